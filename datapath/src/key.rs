@@ -1,0 +1,274 @@
+//! Flow keys and masks as arrays of words, and the one table that says which field lies where.
+//!
+//! Words are ordered so that a UDP or TCP packet over IPv4 uses only the first few: hashing and
+//! comparing stop there. A field is `bits` wide at `shift` in `word`; the IPv6 addresses span two
+//! words, the more significant first. Bits outside all fields are zero, and so are the words at and
+//! beyond [`FlowKey::used`]. Values are in host order: the number that a person would write.
+
+/// 64-bit words of a key.
+pub const N_WORDS: usize = 14;
+
+/// How a field is written by people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Decimal number, hexadecimal mask.
+    Dec,
+    /// Hexadecimal number and mask.
+    Hex,
+    /// Ethernet address.
+    Mac,
+    /// IPv4 address.
+    Ipv4,
+    /// IPv6 address.
+    Ipv6,
+    /// `no`, `first` or `later`.
+    Frag,
+    /// TCP flags, as number.
+    TcpFlags,
+}
+
+/// One row of the field table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Name within the table, unique.
+    pub name: &'static str,
+    /// First (most significant) word.
+    pub word: usize,
+    /// Lowest bit within that word; 0 for fields of 128 bits.
+    pub shift: u32,
+    /// Width: 1 to 64, or 128.
+    pub bits: u32,
+    /// How it is written.
+    pub format: Format,
+}
+
+macro_rules! fields {
+    ($($(#[doc = $doc:literal])+ $konst:ident $name:ident: $word:literal @ $shift:literal, $bits:literal, $format:ident;)+) => {
+        impl Field {
+            $($(#[doc = $doc])+ pub const $konst: Self = Self {
+                name: stringify!($name), word: $word, shift: $shift, bits: $bits, format: Format::$format,
+            };)+
+
+            /// Every field, in the order of the words.
+            pub const ALL: &'static [Self] = &[$(Self::$konst,)+];
+        }
+    };
+}
+
+fields! {
+    /// The port on which the packet arrived.
+    IN_PORT in_port: 0 @ 0, 32, Dec;
+    /// How often and why the packet came round again; 0 at first.
+    RECIRC_ID recirc_id: 0 @ 32, 32, Hex;
+    /// Destination Ethernet address.
+    ETH_DST eth_dst: 1 @ 0, 48, Mac;
+    /// Ethertype after VLAN tags; 0 for 802.2 frames.
+    ETH_TYPE eth_type: 1 @ 48, 16, Hex;
+    /// Source Ethernet address.
+    ETH_SRC eth_src: 2 @ 0, 48, Mac;
+    /// Outer VLAN tag control information; bit 12 (CFI) set means that there is a tag.
+    VLAN_TCI vlan_tci: 2 @ 48, 16, Hex;
+    /// IPv4 source, or the sender's protocol address in ARP.
+    IPV4_SRC ipv4_src: 3 @ 0, 32, Ipv4;
+    /// IPv4 destination, or the target's protocol address in ARP.
+    IPV4_DST ipv4_dst: 3 @ 32, 32, Ipv4;
+    /// IP protocol (after IPv6 extension headers), or the low 8 bits of the ARP operation.
+    IP_PROTO ip_proto: 4 @ 0, 8, Dec;
+    /// IPv4 type of service or IPv6 traffic class.
+    IP_TOS ip_tos: 4 @ 8, 8, Hex;
+    /// IPv4 time to live or IPv6 hop limit.
+    IP_TTL ip_ttl: 4 @ 16, 8, Dec;
+    /// Fragment: 0 no, 1 first, 3 later (bit 0: any fragment, bit 1: not the first).
+    IP_FRAG ip_frag: 4 @ 24, 8, Frag;
+    /// Transport source port, or ICMP type.
+    TP_SRC tp_src: 4 @ 32, 16, Dec;
+    /// Transport destination port, or ICMP code.
+    TP_DST tp_dst: 4 @ 48, 16, Dec;
+    /// TCP flags, 12 bits.
+    TCP_FLAGS tcp_flags: 5 @ 0, 16, TcpFlags;
+    /// IPv6 flow label, 20 bits.
+    IPV6_LABEL ipv6_label: 5 @ 16, 32, Hex;
+    /// IPv6 source.
+    IPV6_SRC ipv6_src: 6 @ 0, 128, Ipv6;
+    /// IPv6 destination.
+    IPV6_DST ipv6_dst: 8 @ 0, 128, Ipv6;
+    /// Sender's hardware address in ARP, source link-layer address in neighbour discovery.
+    ARP_SHA arp_sha: 10 @ 0, 48, Mac;
+    /// Target's hardware address in ARP, target link-layer address in neighbour discovery.
+    ARP_THA arp_tha: 11 @ 0, 48, Mac;
+    /// Target of neighbour discovery.
+    ND_TARGET nd_target: 12 @ 0, 128, Ipv6;
+}
+
+impl Field {
+    /// All ones, as wide as the field.
+    #[must_use]
+    pub const fn max(&self) -> u128 {
+        if self.bits >= 128 { u128::MAX } else { (1 << self.bits) - 1 }
+    }
+
+    /// How many words it touches.
+    #[must_use]
+    pub const fn words(&self) -> usize {
+        if self.bits > 64 { 2 } else { 1 }
+    }
+}
+
+/// Reads and writes fields of an array of words; shared by keys and masks.
+fn get(words: &[u64; N_WORDS], field: &Field) -> u128 {
+    let word = |i: usize| words.get(i).copied().map_or(0, u128::from);
+    if field.bits > 64 {
+        word(field.word) << 64 | word(field.word + 1)
+    } else {
+        (word(field.word) >> field.shift) & field.max()
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "each half is masked to 64 bits")]
+fn set(words: &mut [u64; N_WORDS], field: &Field, value: u128) {
+    let value = value & field.max();
+    if field.bits > 64 {
+        if let Some(word) = words.get_mut(field.word) {
+            *word = (value >> 64) as u64;
+        }
+        if let Some(word) = words.get_mut(field.word + 1) {
+            *word = value as u64;
+        }
+    } else if let Some(word) = words.get_mut(field.word) {
+        *word = *word & !((field.max() as u64) << field.shift) | (value as u64) << field.shift;
+    }
+}
+
+/// The parsed headers of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FlowKey {
+    words: [u64; N_WORDS],
+    used: u8,
+}
+
+impl Default for FlowKey {
+    fn default() -> Self {
+        Self { words: [0; N_WORDS], used: 3 }
+    }
+}
+
+impl FlowKey {
+    /// From raw words; `used` is worked out.
+    #[must_use]
+    pub fn from_words(words: [u64; N_WORDS]) -> Self {
+        let last = words.iter().rposition(|&w| w != 0).map_or(0, |i| i + 1);
+        #[allow(clippy::cast_possible_truncation, reason = "at most N_WORDS")]
+        Self { words, used: last.max(3) as u8 }
+    }
+
+    /// All words; those from [`used`](Self::used) on are zero.
+    #[inline]
+    #[must_use]
+    pub const fn words(&self) -> &[u64; N_WORDS] {
+        &self.words
+    }
+
+    /// How many leading words may be other than zero: 3 to [`N_WORDS`].
+    #[inline]
+    #[must_use]
+    pub const fn used(&self) -> usize {
+        self.used as usize
+    }
+
+    /// The leading words that may be other than zero.
+    #[inline]
+    #[must_use]
+    pub fn significant(&self) -> &[u64] {
+        self.words.get(..self.used()).unwrap_or(&self.words)
+    }
+
+    /// A field's value.
+    #[inline]
+    #[must_use]
+    pub fn get(&self, field: &Field) -> u128 {
+        get(&self.words, field)
+    }
+
+    /// Sets a field; excess bits of `value` are ignored.
+    pub fn set(&mut self, field: &Field, value: u128) {
+        set(&mut self.words, field, value);
+        *self = Self::from_words(self.words);
+    }
+
+    /// The key with all bits cleared that `mask` does not have.
+    #[must_use]
+    pub fn masked(&self, mask: &FlowMask) -> Self {
+        let mut words = self.words;
+        for (word, mask) in words.iter_mut().zip(&mask.words) {
+            *word &= mask;
+        }
+        Self::from_words(words)
+    }
+}
+
+/// Which bits of a key matter: one bits do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct FlowMask {
+    words: [u64; N_WORDS],
+}
+
+impl FlowMask {
+    /// Everything that a field can hold matters.
+    #[must_use]
+    pub fn exact() -> Self {
+        let mut mask = Self::default();
+        for field in Field::ALL {
+            mask.add(field);
+        }
+        mask
+    }
+
+    /// From raw words.
+    #[must_use]
+    pub const fn from_words(words: [u64; N_WORDS]) -> Self {
+        Self { words }
+    }
+
+    /// All words.
+    #[inline]
+    #[must_use]
+    pub const fn words(&self) -> &[u64; N_WORDS] {
+        &self.words
+    }
+
+    /// A field's mask.
+    #[must_use]
+    pub fn get(&self, field: &Field) -> u128 {
+        get(&self.words, field)
+    }
+
+    /// Sets a field's mask.
+    pub fn set(&mut self, field: &Field, mask: u128) {
+        set(&mut self.words, field, mask);
+    }
+
+    /// The whole field matters.
+    pub fn add(&mut self, field: &Field) {
+        self.set(field, field.max());
+    }
+
+    /// These bits of the field matter too.
+    pub fn add_bits(&mut self, field: &Field, bits: u128) {
+        self.set(field, self.get(field) | bits);
+    }
+
+    /// Whatever matters to `other` matters too.
+    pub fn union(&mut self, other: &Self) {
+        for (word, other) in self.words.iter_mut().zip(&other.words) {
+            *word |= other;
+        }
+    }
+
+    /// True when the two keys agree in all bits that matter.
+    #[inline]
+    #[must_use]
+    pub fn matches(&self, a: &FlowKey, b: &FlowKey) -> bool {
+        let differ = self.words.iter().zip(a.words().iter().zip(b.words()));
+        differ.fold(0, |acc, (mask, (a, b))| acc | (a ^ b) & mask) == 0
+    }
+}

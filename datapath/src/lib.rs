@@ -1,0 +1,24 @@
+//! The packet-handling half of xvswitch: keys, flows, lookup, actions and the bridge.
+//!
+//! Nothing here makes a system call, starts a thread, reads a clock or logs: time and input/output are
+//! passed in, so all of it runs in tests with nothing but memory.
+
+mod action;
+mod batch;
+mod counter;
+mod drops;
+mod key;
+mod packet;
+mod port;
+mod types;
+mod upcall;
+
+pub use action::Action;
+pub use batch::{Outputs, PacketBatch};
+pub use counter::Counter;
+pub use drops::{DropCounters, DropReason};
+pub use key::{Field, FlowKey, FlowMask, Format, N_WORDS};
+pub use packet::{CopyPacket, Layers, MAX_FRAMES, NoHeadroom, Packet};
+pub use port::{RxQueue, TxQueue};
+pub use types::{BadMac, CoreId, MacAddr, Nanos, PortNo, QueueId, VlanId};
+pub use upcall::{Purpose, Translation, Upcall};

@@ -1,0 +1,36 @@
+//! The seam between the fast path and whoever decides on a packet that no flow matches.
+
+use crate::{Action, FlowKey, FlowMask, Nanos};
+
+/// A decision on all packets that agree with one in the bits of `mask`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Translation {
+    /// Exactly what the decision looked at; always all of `in_port`, `recirc_id` and `eth_type`.
+    pub mask: FlowMask,
+    /// What to do; empty drops.
+    pub actions: Vec<Action>,
+}
+
+/// Why the decision is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A packet waits: learn from it.
+    Packet,
+    /// A cached flow is checked. `n_packets` hit it since the last check: learn (refresh) if not zero.
+    Revalidate {
+        /// Packets since the last check.
+        n_packets: u64,
+        /// Their bytes.
+        n_bytes: u64,
+    },
+}
+
+/// Decides on packets: the bridge, or a fixed table in tests. Shared by all threads.
+pub trait Upcall {
+    /// The decision for packets like `key`.
+    fn translate(&self, key: &FlowKey, purpose: Purpose, now: Nanos) -> Translation;
+
+    /// Changes with everything that could change a decision; read before translating and kept with the
+    /// flow: a flow whose version differs is due to be checked. Cheap: one atomic load.
+    fn version(&self) -> u64;
+}
