@@ -9,16 +9,22 @@ pub struct Translation {
     pub mask: FlowMask,
     /// What to do; empty drops.
     pub actions: Vec<Action>,
+    /// False when such packets must not be served from the cache: a flow that is checked is removed,
+    /// so that the next packet comes up and is learned from. Always true for [`Purpose::Packet`].
+    pub keep: bool,
 }
 
 /// Why the decision is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// A packet waits: learn from it.
+    /// A packet waits: learn from it. It is counted like all others, by a later
+    /// [`Revalidate`](Self::Revalidate).
     Packet,
-    /// A cached flow is checked. `n_packets` hit it since the last check: learn (refresh) if not zero.
+    /// A cached flow is checked. `n_packets` hit it since the last check: credit them, and refresh
+    /// what they prove to be alive. A flow with packets is checked at least once a second, whatever
+    /// its version, and once more before it goes.
     Revalidate {
-        /// Packets since the last check.
+        /// Packets since the last check, the first one included.
         n_packets: u64,
         /// Their bytes.
         n_bytes: u64,
