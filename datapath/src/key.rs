@@ -272,3 +272,48 @@ impl FlowMask {
         differ.fold(0, |acc, (mask, (a, b))| acc | (a ^ b) & mask) == 0
     }
 }
+
+/// What a flow or rule matches: packets that agree with `key` in all bits of `mask`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Match {
+    /// The wanted bits; zero where `mask` is.
+    pub key: FlowKey,
+    /// The bits that matter.
+    pub mask: FlowMask,
+}
+
+impl Match {
+    /// The match for packets like `key` in what `mask` has.
+    #[must_use]
+    pub fn new(key: &FlowKey, mask: FlowMask) -> Self {
+        Self { key: key.masked(&mask), mask }
+    }
+
+    /// Wants all of `field` to be `value`.
+    #[must_use]
+    pub fn with(self, field: &Field, value: u128) -> Self {
+        self.with_masked(field, value, field.max())
+    }
+
+    /// Wants the bits `mask` of `field` to be as in `value`; replaces what was wanted of `field`.
+    #[must_use]
+    pub fn with_masked(mut self, field: &Field, value: u128, mask: u128) -> Self {
+        self.key.set(field, value & mask);
+        self.mask.set(field, mask);
+        self
+    }
+
+    /// True when a packet with this key matches.
+    #[inline]
+    #[must_use]
+    pub fn matches(&self, key: &FlowKey) -> bool {
+        self.mask.matches(&self.key, key)
+    }
+
+    /// True when every packet that `other` matches is matched by this too.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        let words = self.mask.words().iter().zip(other.mask.words());
+        words.fold(0, |acc, (mine, theirs)| acc | mine & !theirs) == 0 && self.matches(&other.key)
+    }
+}

@@ -10,6 +10,8 @@ mod drops;
 mod key;
 mod packet;
 mod port;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod types;
 mod upcall;
 
@@ -17,7 +19,7 @@ pub use action::Action;
 pub use batch::{Outputs, PacketBatch};
 pub use counter::Counter;
 pub use drops::{DropCounters, DropReason};
-pub use key::{Field, FlowKey, FlowMask, Format, N_WORDS};
+pub use key::{Field, FlowKey, FlowMask, Format, Match, N_WORDS};
 pub use packet::{CopyPacket, Layers, MAX_FRAMES, NoHeadroom, Packet};
 pub use port::{RxQueue, TxQueue};
 pub use types::{BadMac, CoreId, MacAddr, Nanos, PortNo, QueueId, VlanId};
