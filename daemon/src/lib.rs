@@ -1,1 +1,3 @@
-//! Placeholder until its first commit.
+//! The daemon `xvswitchd` and its client `xvsctl`.
+
+pub mod ctl;

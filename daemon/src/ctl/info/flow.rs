@@ -1,0 +1,109 @@
+//! Cached flows, and what the PMD threads did.
+
+use serde::Serialize;
+use xvs_datapath::{Action, FlowKey, FlowMask};
+
+/// The cached flows of one thread.
+#[derive(Clone, Debug)]
+pub struct PmdFlows {
+    /// Its core.
+    pub core: u32,
+    /// The flows, in no order.
+    pub flows: Vec<FlowInfo>,
+}
+
+/// A cached flow.
+#[derive(Clone, Debug)]
+pub struct FlowInfo {
+    /// Identifier: a function of key and mask.
+    pub ufid: u128,
+    /// Its packets.
+    pub key: FlowKey,
+    /// The bits that matter.
+    pub mask: FlowMask,
+    /// What is done to them.
+    pub actions: Vec<Action>,
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Milliseconds since the last packet; `None` before the first.
+    pub used_ms: Option<u64>,
+    /// All TCP flags seen, ored.
+    pub tcp_flags: u16,
+}
+
+/// What one PMD thread did since its statistics were cleared.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PmdStats {
+    /// Its core.
+    pub core: u32,
+    /// The core's NUMA node.
+    pub numa: u32,
+    /// Milliseconds that are covered.
+    pub duration_ms: u64,
+    /// Passes over all queues.
+    pub iterations: u64,
+    /// Passes that moved a packet.
+    pub busy_iterations: u64,
+    /// Passes that ended in sleep.
+    pub sleep_iterations: u64,
+    /// Nanoseconds slept.
+    pub sleep_ns: u64,
+    /// Nanoseconds spent in busy passes.
+    pub busy_ns: u64,
+    /// Nanoseconds spent in idle passes.
+    pub idle_ns: u64,
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Packets that went through the datapath again.
+    pub recirculated: u64,
+    /// Found in the exact-match cache.
+    pub emc_hits: u64,
+    /// Found in the signature cache.
+    pub smc_hits: u64,
+    /// Found in the classifier.
+    pub megaflow_hits: u64,
+    /// Subtables looked at for those.
+    pub subtable_lookups: u64,
+    /// Misses that the bridge decided on.
+    pub upcalls: u64,
+    /// Misses that were refused (the packet is dropped with reason `upcall`).
+    pub lost_upcalls: u64,
+    /// Packets put into output queues.
+    pub tx_packets: u64,
+    /// Batches they were put in.
+    pub tx_batches: u64,
+    /// Flows cached now.
+    pub flows: u64,
+    /// Different masks among them.
+    pub masks: u64,
+}
+
+/// The receive queues of one PMD thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct PmdRxqs {
+    /// Its core.
+    pub core: u32,
+    /// The core's NUMA node.
+    pub numa: u32,
+    /// It takes only queues that are pinned to it.
+    pub isolated: bool,
+    /// Its queues.
+    pub rxqs: Vec<RxqInfo>,
+    /// Share of time for no queue in particular, per cent; `None` before it is known.
+    pub overhead_percent: Option<u32>,
+}
+
+/// A receive queue as its PMD thread sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct RxqInfo {
+    /// Port.
+    pub port: String,
+    /// Queue of the device.
+    pub queue: u32,
+    /// It is polled.
+    pub enabled: bool,
+    /// Share of the thread's time, per cent; `None` before it is known.
+    pub usage_percent: Option<u32>,
+}

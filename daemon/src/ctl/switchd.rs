@@ -1,0 +1,151 @@
+//! The seam between the commands and the daemon: [`Control`].
+//!
+//! Commands parse text and print; the daemon behind this trait does the work. Every method runs on
+//! the main thread and returns in bounded time: one that asks PMD threads waits for each at most as
+//! long as the daemon's own limit and then returns [`CtlError::Timeout`].
+
+use std::path::Path;
+
+use xvs_datapath::{Action, FlowKey, FlowMask, MacAddr, VlanId};
+
+use super::{
+    ConfigView, CtlError, FdbEntry, FdbStats, Ledger, Level, LogLevel, PmdFlows, PmdRxqs, PmdStats,
+    PortInfo, RuleInfo, Status,
+};
+
+/// A port to be added: its name, and options named as the keys of `[[port]]` in the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortSpec {
+    /// The interface.
+    pub name: String,
+    /// `(key, value)` as given, dashes for underscores in keys; `bridge`, `type` and `port-no` included.
+    pub options: Vec<(String, String)>,
+}
+
+/// A datapath flow to be added, changed or removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FlowSpec {
+    /// The packets: masked key.
+    pub key: FlowKey,
+    /// The bits that matter.
+    pub mask: FlowMask,
+    /// What to do; empty drops.
+    pub actions: Vec<Action>,
+    /// The PMD thread by core, or all.
+    pub pmd: Option<u32>,
+}
+
+/// Which rules of a bridge are meant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RuleMatch {
+    /// Match in rule syntax, with `table=` and, if strict, `priority=`; empty means all.
+    pub text: String,
+    /// Only rules with exactly this match and priority, rather than all that it covers.
+    pub strict: bool,
+}
+
+/// What commands may ask of the daemon and tell it.
+///
+/// Reading methods return what was true at a recent pass boundary. Changing methods do all or nothing.
+#[allow(
+    clippy::missing_errors_doc,
+    reason = "each returns why it refused; CtlError lists the kinds"
+)]
+pub trait Control {
+    /// All ports, by number.
+    fn ports(&mut self) -> Result<Vec<PortInfo>, CtlError>;
+
+    /// Adds a port; binding goes on afterwards and never blocks the command. Returns the port number.
+    /// A device that is missing is no error: the port waits for it.
+    fn add_port(&mut self, spec: &PortSpec) -> Result<u32, CtlError>;
+
+    /// Removes a port; its sockets drain afterwards.
+    fn del_port(&mut self, name: &str) -> Result<(), CtlError>;
+
+    /// The names of the bridges, in configuration order.
+    fn bridges(&mut self) -> Vec<String>;
+
+    /// The cached flows of each PMD thread, or of one; empty when there is no such thread.
+    fn flows(&mut self, pmd: Option<u32>) -> Result<Vec<PmdFlows>, CtlError>;
+
+    /// Adds a flow; `Datapath { "updating flow table", "File exists" }` when there is one with that key.
+    fn add_flow(&mut self, flow: &FlowSpec) -> Result<(), CtlError>;
+
+    /// Replaces the actions of a flow and clears its counters if `clear`. Without such a flow: adds it
+    /// if `create`, else `Datapath { "updating flow table", "No such file or directory" }`.
+    fn mod_flow(&mut self, flow: &FlowSpec, clear: bool, create: bool) -> Result<(), CtlError>;
+
+    /// Removes the flow with that key and mask (actions are ignored).
+    fn del_flow(&mut self, flow: &FlowSpec) -> Result<(), CtlError>;
+
+    /// Removes the flow with that identifier from all threads.
+    fn del_flow_by_ufid(&mut self, ufid: u128) -> Result<(), CtlError>;
+
+    /// Removes all flows; returns how many.
+    fn flush_flows(&mut self) -> Result<u64, CtlError>;
+
+    /// The rules of a bridge, by table and falling priority.
+    fn rules(&mut self, bridge: &str) -> Result<Vec<RuleInfo>, CtlError>;
+
+    /// Adds rules (each in ovs-ofctl syntax), replacing those with the same table, priority and match;
+    /// all or none.
+    fn add_rules(&mut self, bridge: &str, rules: &[String]) -> Result<(), CtlError>;
+
+    /// Removes the rules that are meant; returns how many.
+    fn del_rules(&mut self, bridge: &str, which: &RuleMatch) -> Result<u64, CtlError>;
+
+    /// The MAC table of a bridge.
+    fn fdb(&mut self, bridge: &str) -> Result<Vec<FdbEntry>, CtlError>;
+
+    /// Adds a static entry.
+    fn fdb_add(
+        &mut self,
+        bridge: &str,
+        port: &str,
+        vlan: VlanId,
+        mac: MacAddr,
+    ) -> Result<(), CtlError>;
+
+    /// Removes a static entry; returns false when there is none.
+    fn fdb_del(&mut self, bridge: &str, vlan: VlanId, mac: MacAddr) -> Result<bool, CtlError>;
+
+    /// Forgets the learned entries of a bridge.
+    fn fdb_flush(&mut self, bridge: &str) -> Result<(), CtlError>;
+
+    /// Counters of the MAC table of a bridge.
+    fn fdb_stats(&mut self, bridge: &str) -> Result<FdbStats, CtlError>;
+
+    /// What each PMD thread did since its statistics were cleared.
+    fn pmd_stats(&mut self) -> Result<Vec<PmdStats>, CtlError>;
+
+    /// Starts the statistics of the PMD threads (or one, by core) afresh.
+    fn clear_pmd_stats(&mut self, pmd: Option<u32>) -> Result<(), CtlError>;
+
+    /// Which receive queues each PMD thread polls, with their share of time over the last `secs`.
+    fn pmd_rxqs(&mut self, secs: u32) -> Result<Vec<PmdRxqs>, CtlError>;
+
+    /// Both ledgers, at a pass boundary of every thread.
+    fn ledger(&mut self) -> Result<Ledger, CtlError>;
+
+    /// The running configuration as canonical text.
+    fn config_show(&mut self) -> ConfigView;
+
+    /// What a reload of `file` (else of the running configuration's file) would change, one line each.
+    fn config_check(&mut self, file: Option<&Path>) -> Result<Vec<String>, CtlError>;
+
+    /// Reads the configuration file again and applies the difference; what changed, one line each.
+    /// On any error the old configuration stays.
+    fn config_reload(&mut self) -> Result<Vec<String>, CtlError>;
+
+    /// The daemon in brief.
+    fn status(&mut self) -> Status;
+
+    /// The log levels.
+    fn log_levels(&mut self) -> Vec<LogLevel>;
+
+    /// Sets the level of one log module, or of all.
+    fn set_log_level(&mut self, module: Option<&str>, level: Level) -> Result<(), CtlError>;
+
+    /// Asks the main loop to end after this command's reply has been sent.
+    fn request_exit(&mut self, cleanup: bool);
+}
