@@ -1,1 +1,3 @@
-//! Placeholder until its first commit.
+//! AF_XDP sockets, rings, packet memory and XDP programs.
+
+pub mod kick;
