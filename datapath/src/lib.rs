@@ -5,6 +5,7 @@
 
 mod action;
 mod batch;
+mod bridge;
 mod counter;
 mod drops;
 mod key;
@@ -17,6 +18,7 @@ mod upcall;
 
 pub use action::Action;
 pub use batch::{Outputs, PacketBatch};
+pub use bridge::{BridgeError, FdbConfig, FdbRow, FdbStats, Switch};
 pub use counter::Counter;
 pub use drops::{DropCounters, DropReason};
 pub use key::{Field, FlowKey, FlowMask, Format, Match, N_WORDS};
