@@ -7,6 +7,7 @@ mod action;
 mod batch;
 mod bridge;
 mod counter;
+pub mod csum;
 mod drops;
 mod key;
 mod packet;
@@ -15,6 +16,7 @@ mod port;
 pub mod testing;
 mod types;
 mod upcall;
+pub mod wire;
 
 pub use action::Action;
 pub use batch::{Outputs, PacketBatch};

@@ -1,0 +1,194 @@
+//! Unfinished checksums: which, and how to finish them without the kernel's help.
+
+use super::{Network, crc32c, fold, sum};
+use crate::wire::{self, proto};
+use crate::{Layers, Packet};
+
+/// A TCP or UDP checksum that the kernel is to finish: it sums from `start` to the end of the packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CsumRequest {
+    /// The transport header, from the start of the packet.
+    pub start: u16,
+    /// The checksum field, from `start`. It lies within the first frame.
+    pub offset: u16,
+}
+
+/// What is still to be done to a packet before it may go on a wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unfinished {
+    /// A sum, which the kernel can finish too.
+    Sum(CsumRequest),
+    /// An SCTP CRC, which only software can: [`complete_in_software`].
+    Crc,
+}
+
+/// An unfinished checksum and how many bytes it covers.
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    start: usize,
+    offset: usize,
+    len: usize,
+    what: u8,
+}
+
+/// Headers of tunnels inside each other that are looked through.
+const MAX_NESTING: usize = 4;
+
+/// The request for the checksum that the packet's stack left to the hardware, if it did.
+#[inline]
+#[must_use]
+pub fn partial(head: &[u8], layers: Layers) -> Option<CsumRequest> {
+    match unfinished(head, layers)? {
+        Unfinished::Sum(request) => Some(request),
+        Unfinished::Crc => None,
+    }
+}
+
+/// Which checksum of the packet is unfinished, if one is. `head` is the packet's first frame.
+#[inline]
+#[must_use]
+pub fn unfinished(head: &[u8], layers: Layers) -> Option<Unfinished> {
+    let gap = find(head, layers)?;
+    if gap.what == proto::SCTP {
+        return Some(Unfinished::Crc);
+    }
+    let (start, offset) = (u16::try_from(gap.start).ok()?, u16::try_from(gap.offset).ok()?);
+    Some(Unfinished::Sum(CsumRequest { start, offset }))
+}
+
+/// Finishes the packet's unfinished checksum, if it has one; true when it had.
+pub fn complete_in_software<P: Packet>(packet: &mut P) -> bool {
+    let Some(gap) = find(packet.head(), packet.layers()) else { return false };
+    if gap.what == proto::SCTP {
+        let mut crc = crc32c::START;
+        each_covered(packet, gap, &mut |bytes| crc = crc32c::add(crc, bytes));
+        put(packet, gap, (!crc).to_le_bytes());
+    } else {
+        let (mut total, mut odd) = (0, false);
+        each_covered(packet, gap, &mut |bytes| {
+            let part = fold(sum(bytes));
+            total += u64::from(if odd { part.swap_bytes() } else { part });
+            odd ^= bytes.len() % 2 == 1;
+        });
+        let check = match !fold(total) {
+            0 if gap.what == proto::UDP => 0xffff,
+            check => check,
+        };
+        put(packet, gap, check.to_be_bytes());
+    }
+    true
+}
+
+/// Writes the checksum.
+fn put<P: Packet, const N: usize>(packet: &mut P, gap: Gap, check: [u8; N]) {
+    let at = gap.start + gap.offset;
+    if let Some(field) = packet.head_mut().get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+        *field = check;
+    }
+}
+
+/// Calls `f` with the bytes that the checksum covers, frame by frame.
+fn each_covered<P: Packet>(packet: &P, gap: Gap, f: &mut dyn FnMut(&[u8])) {
+    let (mut skip, mut left) = (gap.start, gap.len);
+    packet.for_each_segment(&mut |bytes| {
+        let (_, covered) = bytes.split_at(skip.min(bytes.len()));
+        let (covered, _) = covered.split_at(left.min(covered.len()));
+        skip = skip.saturating_sub(bytes.len());
+        left -= covered.len();
+        f(covered);
+    });
+}
+
+/// Looks for the innermost unfinished checksum. The usual packet, TCP or UDP outside any tunnel,
+/// takes one turn.
+#[inline]
+fn find(head: &[u8], layers: Layers) -> Option<Gap> {
+    if layers.l4 == 0 {
+        return None;
+    }
+    let mut found = None;
+    let mut next = Some(usize::from(layers.l3));
+    for _ in 0..MAX_NESTING {
+        let Some(ip) = next.and_then(|l3| Network::read(head, l3)) else { break };
+        if ip.frag != 0 {
+            break;
+        }
+        let gap = match ip.proto {
+            proto::TCP => sum_gap(head, &ip, 16),
+            proto::UDP => sum_gap(head, &ip, 6),
+            proto::SCTP => crc_gap(head, &ip),
+            _ => None,
+        };
+        found = gap.or(found);
+        next = inner(head, &ip);
+        if next.is_none() {
+            break;
+        }
+    }
+    found
+}
+
+#[inline]
+fn sum_gap(head: &[u8], ip: &Network, offset: usize) -> Option<Gap> {
+    let check = wire::be16(head, ip.l4 + offset)?;
+    let unfinished = !ip.routed && ip.len >= offset + 2 && ip.pseudo_sum(head) == Some(check);
+    unfinished.then_some(Gap { start: ip.l4, offset, len: ip.len, what: ip.proto })
+}
+
+fn crc_gap(head: &[u8], ip: &Network) -> Option<Gap> {
+    let crc = wire::be32(head, ip.l4 + 8)?;
+    (crc == 0).then_some(Gap { start: ip.l4, offset: 8, len: ip.len, what: ip.proto })
+}
+
+/// Where the IP header inside a tunnel begins.
+#[inline]
+fn inner(head: &[u8], ip: &Network) -> Option<usize> {
+    match ip.proto {
+        proto::UDP => inner_udp(head, ip.l4),
+        proto::GRE => inner_gre(head, ip.l4),
+        proto::IPIP | proto::IPV6 => Some(ip.l4),
+        _ => None,
+    }
+}
+
+/// VXLAN (4789, and 8472 as Linux has it by default) and Geneve (6081).
+#[inline]
+fn inner_udp(head: &[u8], udp: usize) -> Option<usize> {
+    let at = udp + 8;
+    match wire::be16(head, udp + 2)? {
+        4789 | 8472 => inner_eth(head, at + 8),
+        6081 => {
+            let options = usize::from(head.get(at)? & 0x3f) * 4;
+            inner_of(head, wire::be16(head, at + 2)?, at + 8 + options)
+        }
+        _ => None,
+    }
+}
+
+fn inner_gre(head: &[u8], at: usize) -> Option<usize> {
+    let flags = wire::be16(head, at)?;
+    let words = [0x8000, 0x2000, 0x1000].into_iter().filter(|flag| flags & flag != 0).count();
+    (flags & 0x4007 == 0).then_some(())?;
+    inner_of(head, wire::be16(head, at + 2)?, at + 4 + 4 * words)
+}
+
+fn inner_of(head: &[u8], eth_type: u16, at: usize) -> Option<usize> {
+    match eth_type {
+        wire::ETH_TEB => inner_eth(head, at),
+        wire::ETH_IPV4 | wire::ETH_IPV6 => Some(at),
+        _ => None,
+    }
+}
+
+/// Up to two tags are looked through.
+fn inner_eth(head: &[u8], eth: usize) -> Option<usize> {
+    let mut at = eth + wire::ETH_LEN;
+    for _ in 0..3 {
+        match wire::be16(head, at - 2)? {
+            wire::ETH_VLAN | wire::ETH_QINQ => at += wire::TAG_LEN,
+            wire::ETH_IPV4 | wire::ETH_IPV6 => return Some(at),
+            _ => return None,
+        }
+    }
+    None
+}
