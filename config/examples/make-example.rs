@@ -1,0 +1,5 @@
+//! Prints the example configuration that is packaged.
+
+fn main() {
+    print!("{}", xvs_config::example());
+}
