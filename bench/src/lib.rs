@@ -1,1 +1,4 @@
-//! Placeholder until its first commit.
+//! The demo and the benchmarks of xvswitch, on the rigs of xvs-tests.
+
+pub mod demo;
+pub mod peers;

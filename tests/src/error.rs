@@ -55,7 +55,9 @@ impl fmt::Display for Error {
             Self::Io { what, source } => write!(f, "{what}: {source}"),
             Self::Command { line, output } => write!(f, "`{line}` failed: {}", output.trim()),
             Self::Timeout { what, limit } => write!(f, "{what}: not within {limit:?}"),
-            Self::Output { what, text } => write!(f, "{what} printed what is not understood: {text}"),
+            Self::Output { what, text } => {
+                write!(f, "{what} printed what is not understood: {text}")
+            }
             Self::Check(text) => f.write_str(text),
         }
     }

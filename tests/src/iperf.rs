@@ -53,7 +53,8 @@ impl Iperf {
         let wrong = || Error::Output { what: "iperf3".to_owned(), text: text.to_owned() };
         let report: Value = serde_json::from_str(text).map_err(|_| wrong())?;
         let end = report.get("end").ok_or_else(wrong)?;
-        let sum = ["sum_received", "sum"].iter().find_map(|name| end.get(name)).ok_or_else(wrong)?;
+        let sum =
+            ["sum_received", "sum"].iter().find_map(|name| end.get(name)).ok_or_else(wrong)?;
         let bits = |value: &Value| value.get("bits_per_second").and_then(Value::as_f64);
         let intervals = report.get("intervals").and_then(Value::as_array).ok_or_else(wrong)?;
         Ok(Self {

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::{
-    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, bind, recv, send, setsockopt, socket,
-    sockopt::ReceiveTimeout,
+    AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, bind, recv, send, setsockopt,
+    socket, sockopt::ReceiveTimeout,
 };
 use nix::sys::time::TimeVal;
 

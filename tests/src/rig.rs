@@ -80,7 +80,9 @@ impl Rig {
     /// When `ip` or `ethtool` refuses.
     pub fn multi_queue() -> Result<Self> {
         let rig = Self::with_veth("numrxqueues 4 numtxqueues 4")?;
-        for (ns, interface) in [(&rig.c1, "e0"), (&rig.c2, "e0"), (&rig.dut, "v1"), (&rig.dut, "v2")] {
+        for (ns, interface) in
+            [(&rig.c1, "e0"), (&rig.c2, "e0"), (&rig.dut, "v1"), (&rig.dut, "v2")]
+        {
             ns.run(&format!("ethtool -L {interface} rx 4 tx 4"))?;
         }
         Ok(rig)
@@ -107,7 +109,8 @@ impl Rig {
     /// When `ip` refuses.
     pub fn wire(&self, n: u8, options: &str) -> Result<()> {
         let host = if n == 1 { &self.c1 } else { &self.c2 };
-        let peer = format!("type veth peer name e0 netns {} address 02:00:00:00:00:0{n}", host.name());
+        let peer =
+            format!("type veth peer name e0 netns {} address 02:00:00:00:00:0{n}", host.name());
         self.dut.ip(&format!("link add v{n} {options} {peer} {options}"))?;
         host.ip(&format!("addr add 10.1.1.{n}/24 dev e0"))?;
         host.ip(&format!("addr add fd00::{n}/64 dev e0 nodad"))?;
@@ -134,7 +137,9 @@ impl Rig {
     pub fn nstat(ns: &Netns, counter: &str) -> Result<u64> {
         let text = ns.run(&format!("nstat -asz {counter}"))?;
         text.lines()
-            .find_map(|line| line.strip_prefix(counter)?.split_ascii_whitespace().next()?.parse().ok())
+            .find_map(|line| {
+                line.strip_prefix(counter)?.split_ascii_whitespace().next()?.parse().ok()
+            })
             .ok_or(crate::Error::Output { what: format!("nstat {counter}"), text })
     }
 }

@@ -7,7 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::{Error, Result, ns::{self, Netns}};
+use nix::sys::socket::{setsockopt, sockopt::RcvBufForce};
+
+use crate::{
+    Error, Result,
+    ns::{self, Netns},
+};
 
 /// Packets of a flow; number and time of sending are in the first 16 bytes of the payload.
 #[derive(Clone, Debug)]
@@ -66,7 +71,9 @@ static EPOCH: std::sync::LazyLock<Instant> = std::sync::LazyLock::new(Instant::n
 
 /// Writes number and time into a payload.
 fn stamp(payload: &mut [u8], number: u64, now_ns: u64) {
-    for (place, byte) in payload.iter_mut().zip([number.to_be_bytes(), now_ns.to_be_bytes()].concat()) {
+    for (place, byte) in
+        payload.iter_mut().zip([number.to_be_bytes(), now_ns.to_be_bytes()].concat())
+    {
         *place = byte;
     }
 }
@@ -113,7 +120,10 @@ impl Receiver {
         let epoch = *EPOCH;
         let stop = Arc::new(AtomicBool::new(false));
         let socket = ns.enter(move || {
-            let socket = UdpSocket::bind(("0.0.0.0", port)).map_err(Error::io("bind a UDP socket"))?;
+            let socket =
+                UdpSocket::bind(("0.0.0.0", port)).map_err(Error::io("bind a UDP socket"))?;
+            // Losses shall be those of the switch, not of a busy receiver.
+            setsockopt(&socket, RcvBufForce, &(16 << 20)).map_err(Error::io("size a buffer"))?;
             socket
                 .set_read_timeout(Some(Duration::from_millis(50)))
                 .map_err(Error::io("set a timeout"))?;
@@ -142,7 +152,8 @@ fn receive(socket: &UdpSocket, epoch: Instant, stop: &AtomicBool) -> Received {
         match socket.recv(&mut buffer) {
             Ok(16..) => {
                 let now_ns = u64::try_from(epoch.elapsed().as_nanos()).unwrap_or(u64::MAX);
-                let word = |at| buffer.iter().skip(at).take(8).fold(0, |n, b| n << 8 | u64::from(*b));
+                let word =
+                    |at| buffer.iter().skip(at).take(8).fold(0, |n, b| n << 8 | u64::from(*b));
                 received.numbers.push(word(0));
                 received.latency_us.push(now_ns.saturating_sub(word(8)) / 1000);
             }

@@ -1,0 +1,46 @@
+//! `xvsbench`: the demo, and removal of what killed runs left behind. Started by `./x`.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use xvs_bench::demo;
+use xvs_tests::{Result, clean};
+
+/// Demo and benchmarks of xvswitch. Everything happens in network namespaces made for it.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Forward ping, TCP and UDP between two hosts and show figures.
+    Demo(demo::Options),
+    /// Remove namespaces and temporary files of runs that were killed.
+    Clean,
+}
+
+fn main() -> ExitCode {
+    let outcome = clean::on_signal().and_then(|()| run(&Cli::parse().command));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xvsbench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: &Command) -> Result<()> {
+    match command {
+        Command::Demo(options) => demo::run(options),
+        Command::Clean => {
+            for name in clean::leftovers() {
+                println!("removed {name}");
+            }
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! The switches that xvswitch is compared with, each in the `dut` namespace of a rig of its own.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use xvs_tests::{
+    Error, Result,
+    proc::{self, Proc},
+    rig::Rig,
+    wait_until,
+};
+
+/// Joins the ports of a rig by a Linux bridge; it lives as long as the namespace.
+///
+/// # Errors
+/// When `ip` refuses.
+pub fn linux_bridge(rig: &Rig) -> Result<()> {
+    rig.dut.ip("link add br0 type bridge")?;
+    for port in &rig.ports {
+        rig.dut.ip(&format!("link set {} master br0", port.name))?;
+    }
+    rig.dut.ip("link set br0 up").map(drop)
+}
+
+/// Open vSwitch's userspace datapath with a database of its own, in the scratch directory of a rig.
+#[derive(Debug)]
+pub struct OpenVswitch {
+    _switch: Proc,
+    _database: Proc,
+}
+
+impl OpenVswitch {
+    /// Starts it with the rig's ports as afxdp ports and one PMD thread on the cores of `cpu_mask`.
+    /// Checksum offload of the hosts is switched off: it cannot forward their packets otherwise.
+    ///
+    /// # Errors
+    /// When Open vSwitch is not installed or does not start.
+    pub fn start(rig: &Rig, cpu_mask: &str) -> Result<Self> {
+        for host in [&rig.c1, &rig.c2] {
+            host.run("ethtool -K e0 tx off")?;
+        }
+        let dir = rig.scratch.path();
+        let file = dir.join("conf.db");
+        proc::run(Command::new("ovsdb-tool").arg("create").arg(&file).arg(SCHEMA))?;
+        let socket = dir.join("db.sock");
+        let remote = format!("--remote=punix:{}", socket.display());
+        let mut command = in_dir(rig, "ovsdb-server");
+        let database = Proc::start(&rig.scratch, "ovsdb-server", command.arg(&file).arg(&remote))?;
+        wait_until("ovsdb-server", Duration::from_secs(5), || Ok(socket.exists().then_some(())))?;
+        let server = format!("unix:{}", socket.display());
+        vsctl(rig, &server, &["--no-wait", "init"])?;
+        let mask = format!("other_config:pmd-cpu-mask={cpu_mask}");
+        vsctl(rig, &server, &["--no-wait", "set", "Open_vSwitch", ".", &mask])?;
+        let mut command = in_dir(rig, "ovs-vswitchd");
+        command.args([server.as_str(), "--disable-system"]);
+        let switch = Proc::start(&rig.scratch, "ovs-vswitchd", &mut command)?;
+        let bridge = ["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev"];
+        vsctl(rig, &server, &bridge)?;
+        for port in &rig.ports {
+            let name = port.name.as_str();
+            vsctl(
+                rig,
+                &server,
+                &["add-port", "br0", name, "--", "set", "interface", name, "type=afxdp"],
+            )?;
+        }
+        Ok(Self { _switch: switch, _database: database })
+    }
+}
+
+/// Where Debian keeps the database's schema.
+const SCHEMA: &str = "/usr/share/openvswitch/vswitch.ovsschema";
+
+/// A program of Open vSwitch in `dut` whose every file is in the scratch directory.
+fn in_dir(rig: &Rig, program: &str) -> Command {
+    let mut command = rig.dut.command(program);
+    let dir: &Path = rig.scratch.path();
+    command.env("OVS_RUNDIR", dir).env("OVS_LOGDIR", dir).env("OVS_DBDIR", dir);
+    command.current_dir(dir);
+    command
+}
+
+/// Runs `ovs-vsctl`; an error that it only mentions (a port that cannot be opened) is an error too.
+fn vsctl(rig: &Rig, server: &str, words: &[&str]) -> Result<()> {
+    let mut command = in_dir(rig, "ovs-vsctl");
+    command.args(["--timeout=10", &format!("--db={server}")]).args(words);
+    let output = command.output().map_err(Error::io("ovs-vsctl"))?;
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.success() && !text.contains("rror") {
+        return Ok(());
+    }
+    Err(Error::Command { line: format!("ovs-vsctl {}", words.join(" ")), output: text })
+}
