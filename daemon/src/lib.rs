@@ -1,3 +1,5 @@
 //! The daemon `xvswitchd` and its client `xvsctl`.
 
 pub mod ctl;
+pub mod pidfile;
+pub mod rundir;

@@ -21,6 +21,11 @@ pub enum CtlError {
         /// How many it takes.
         max: usize,
     },
+    /// An argument that is not a string.
+    NonStringArgument {
+        /// The command.
+        command: String,
+    },
     /// An option that the command does not have.
     UnknownOption(String),
     /// An argument that means nothing where it stands.
@@ -61,6 +66,13 @@ pub enum CtlError {
         /// Why it failed, as `File exists`.
         why: String,
     },
+    /// The reply would not fit into the memory for replies.
+    ReplyTooLong {
+        /// Its bytes.
+        size: usize,
+        /// How many are allowed now.
+        limit: usize,
+    },
     /// A thread did not answer in time.
     Timeout(String),
     /// Anything else the daemon refuses: a lower-case sentence with the object's name and the remedy.
@@ -81,6 +93,9 @@ impl fmt::Display for CtlError {
             Self::TooManyArguments { command, max } => {
                 write!(f, "\"{command}\" command takes at most {max} arguments")
             }
+            Self::NonStringArgument { command } => {
+                write!(f, "\"{command}\" command has non-string argument")
+            }
             Self::UnknownOption(option) => write!(f, "Unrecognized option {option}"),
             Self::BadArgument { what, text, want } => {
                 write!(f, "bad {what} \"{text}\" (want {want})")
@@ -91,6 +106,11 @@ impl fmt::Display for CtlError {
                 write!(f, "xvswitchd: parsing {what} ({detail}) (Invalid argument)")
             }
             Self::Datapath { what, why } => write!(f, "xvswitchd: {what} ({why})"),
+            Self::ReplyTooLong { size, limit } => write!(
+                f,
+                "the reply has {size} bytes and {limit} are allowed now: \
+                 ask for less (filter=, pmd=) or let other clients read theirs"
+            ),
             Self::Timeout(what) => write!(f, "{what} did not answer in time"),
             Self::Refused(text) => f.write_str(text),
         }

@@ -2,14 +2,26 @@
 //!
 //! Text arrives here and leaves here; the daemon behind [`Control`] sees and returns plain data only.
 
+mod command;
+mod commands;
+mod conn;
 mod error;
 mod info;
+mod protocol;
+mod reply;
+mod server;
 mod switchd;
 
+pub use command::{Command, Context, Outcome, execute, sorted};
 pub use error::CtlError;
 pub use info::{
     BridgeInfo, ConfigView, Drops, FdbEntry, FdbStats, Feature, FlowInfo, FrameLedger, Kicks,
     Ledger, Level, LogLevel, NoLevel, PacketLedger, PmdFlows, PmdProgress, PmdRxqs, PmdStats,
     PortInfo, PortState, QueueInfo, RuleInfo, RxqInfo, Setting, Status, Traffic, XskCounters,
 };
+pub use protocol::{
+    BadRequest, Format, Problem, REQUEST_SIZE, Request, RequestReader, encode, encode_error,
+};
+pub use reply::{Done, Lines, Message, Reply, Text};
+pub use server::{CtlServer, MAX_CLIENTS};
 pub use switchd::{Control, FlowSpec, PortSpec, RuleMatch};

@@ -1,0 +1,63 @@
+//! The table of commands: to add one, write its file under `commands/` and name it in `ALL` there.
+
+use super::commands;
+use super::protocol::{Format, Request};
+use super::{Control, CtlError, Reply};
+
+/// What a command works with.
+#[allow(missing_debug_implementations, reason = "a Control has no useful debug form")]
+pub struct Context<'a> {
+    /// The daemon.
+    pub control: &'a mut dyn Control,
+    /// How this connection wants replies.
+    pub format: &'a mut Format,
+}
+
+/// What a command returns.
+pub type Outcome = Result<Box<dyn Reply>, CtlError>;
+
+/// A command of the control socket.
+#[derive(Clone, Copy, Debug)]
+pub struct Command {
+    /// Name, as `dpctl/show`.
+    pub name: &'static str,
+    /// Arguments for people, as `[-s] [dp...]`.
+    pub usage: &'static str,
+    /// One sentence on what it does.
+    pub about: &'static str,
+    /// Least number of arguments.
+    pub min_args: usize,
+    /// Greatest number of arguments.
+    pub max_args: usize,
+    /// Does it; the number of arguments has been checked.
+    pub run: fn(&mut Context<'_>, &[String]) -> Outcome,
+}
+
+/// All commands, sorted by name.
+#[must_use]
+pub fn sorted() -> Vec<&'static Command> {
+    let mut all = commands::ALL.to_vec();
+    all.sort_by_key(|command| command.name);
+    all
+}
+
+/// Runs a request.
+///
+/// # Errors
+/// The protocol's own errors (no such command, number and type of arguments), or the command's.
+pub fn execute(context: &mut Context<'_>, request: &Request) -> Outcome {
+    let name = &request.method;
+    let found = commands::ALL.iter().find(|command| command.name == name);
+    let command = found.ok_or_else(|| CtlError::UnknownCommand(name.clone()))?;
+    let n = request.params.len();
+    if n < command.min_args {
+        return Err(CtlError::TooFewArguments { command: name.clone(), min: command.min_args });
+    }
+    if n > command.max_args {
+        return Err(CtlError::TooManyArguments { command: name.clone(), max: command.max_args });
+    }
+    let strings = request.params.iter().map(|param| param.as_str().map(str::to_owned));
+    let args: Option<Vec<String>> = strings.collect();
+    let args = args.ok_or_else(|| CtlError::NonStringArgument { command: name.clone() })?;
+    (command.run)(context, &args)
+}

@@ -1,0 +1,44 @@
+//! `list-commands`: all commands with their arguments.
+
+use core::fmt;
+
+use serde::Serialize;
+
+use crate::ctl::command::{self, Command, Context, Outcome};
+use crate::ctl::reply::Text;
+
+pub(super) const COMMAND: Command = Command {
+    name: "list-commands",
+    usage: "",
+    about: "List all commands with their arguments.",
+    min_args: 0,
+    max_args: 0,
+    run,
+};
+
+#[derive(Serialize)]
+struct Entry {
+    name: &'static str,
+    usage: &'static str,
+    about: &'static str,
+}
+
+#[derive(Serialize)]
+struct Commands {
+    commands: Vec<Entry>,
+}
+
+impl Text for Commands {
+    fn text(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        writeln!(out, "The available commands are:")?;
+        for Entry { name, usage, .. } in &self.commands {
+            writeln!(out, "  {name:<23} {usage}")?;
+        }
+        Ok(())
+    }
+}
+
+fn run(_context: &mut Context<'_>, _args: &[String]) -> Outcome {
+    let entry = |c: &Command| Entry { name: c.name, usage: c.usage, about: c.about };
+    Ok(Box::new(Commands { commands: command::sorted().into_iter().map(entry).collect() }))
+}

@@ -1,0 +1,76 @@
+//! What commands return: one typed value that can be written as text and as JSON.
+
+use core::fmt;
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// The text form of a reply, as Open vSwitch prints it where there is such a command.
+pub trait Text {
+    /// Writes the text; every line ends in a newline, and no output at all is fine.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    fn text(&self, out: &mut dyn fmt::Write) -> fmt::Result;
+}
+
+/// A reply in both forms; implemented by everything that is [`Text`] and [`Serialize`].
+pub trait Reply {
+    /// For text mode.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    fn text(&self, out: &mut dyn fmt::Write) -> fmt::Result;
+
+    /// For JSON mode.
+    ///
+    /// # Errors
+    /// When the value has no JSON form, as a map whose keys are not strings.
+    fn json(&self) -> serde_json::Result<Value>;
+}
+
+impl<T: Text + Serialize> Reply for T {
+    fn text(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        Text::text(self, out)
+    }
+
+    fn json(&self) -> serde_json::Result<Value> {
+        serde_json::to_value(self)
+    }
+}
+
+/// Success without output.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Done {}
+
+impl Text for Done {
+    fn text(&self, _out: &mut dyn fmt::Write) -> fmt::Result {
+        Ok(())
+    }
+}
+
+/// A sentence or more for people, with a name in JSON: `{"message":"…"}`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Message {
+    /// Without newline at the end.
+    pub message: String,
+}
+
+impl Text for Message {
+    fn text(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        writeln!(out, "{}", self.message)
+    }
+}
+
+/// Lines of text, as the changes of a reload: `{"lines":[…]}`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Lines {
+    /// Without newlines.
+    pub lines: Vec<String>,
+}
+
+impl Text for Lines {
+    fn text(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        self.lines.iter().try_for_each(|line| writeln!(out, "{line}"))
+    }
+}
