@@ -210,3 +210,6 @@ pub fn encode_error(id: &Value, error: &str) -> Vec<u8> {
     // A value and a string always encode.
     serde_json::to_vec(&message).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests;
