@@ -62,7 +62,7 @@ fields! {
     RECIRC_ID recirc_id: 0 @ 32, 32, Hex;
     /// Destination Ethernet address.
     ETH_DST eth_dst: 1 @ 0, 48, Mac;
-    /// Ethertype after VLAN tags; 0 for 802.2 frames.
+    /// Ethertype after the outer VLAN tag; 0x05ff for 802.2 frames.
     ETH_TYPE eth_type: 1 @ 48, 16, Hex;
     /// Source Ethernet address.
     ETH_SRC eth_src: 2 @ 0, 48, Mac;
@@ -156,9 +156,18 @@ impl FlowKey {
     /// From raw words; `used` is worked out.
     #[must_use]
     pub fn from_words(words: [u64; N_WORDS]) -> Self {
-        let last = words.iter().rposition(|&w| w != 0).map_or(0, |i| i + 1);
+        Self::from_used(words, N_WORDS)
+    }
+
+    /// From raw words of which none at or beyond `bound` is set.
+    #[inline]
+    pub(crate) fn from_used(words: [u64; N_WORDS], bound: usize) -> Self {
+        let mut used = bound;
+        while used > 3 && words.get(used - 1).is_none_or(|&word| word == 0) {
+            used -= 1;
+        }
         #[allow(clippy::cast_possible_truncation, reason = "at most N_WORDS")]
-        Self { words, used: last.max(3) as u8 }
+        Self { words, used: used as u8 }
     }
 
     /// All words; those from [`used`](Self::used) on are zero.
