@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use xvs_datapath::{Action, FlowKey, FlowMask, MacAddr, VlanId};
+use xvs_datapath::{Action, MacAddr, Match, VlanId};
 
 use super::{
     ConfigView, CtlError, FdbEntry, FdbStats, Ledger, Level, LogLevel, PmdFlows, PmdRxqs, PmdStats,
@@ -18,17 +18,15 @@ use super::{
 pub struct PortSpec {
     /// The interface.
     pub name: String,
-    /// `(key, value)` as given, dashes for underscores in keys; `bridge`, `type` and `port-no` included.
+    /// `(key, value)` as given, `bridge` and `type` included.
     pub options: Vec<(String, String)>,
 }
 
 /// A datapath flow to be added, changed or removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowSpec {
-    /// The packets: masked key.
-    pub key: FlowKey,
-    /// The bits that matter.
-    pub mask: FlowMask,
+    /// The packets.
+    pub rule: Match,
     /// What to do; empty drops.
     pub actions: Vec<Action>,
     /// The PMD thread by core, or all.
@@ -52,7 +50,7 @@ pub struct RuleMatch {
     reason = "each returns why it refused; CtlError lists the kinds"
 )]
 pub trait Control {
-    /// All ports, by number.
+    /// All ports, by number, also those that are not bound.
     fn ports(&mut self) -> Result<Vec<PortInfo>, CtlError>;
 
     /// Adds a port; binding goes on afterwards and never blocks the command. Returns the port number.
@@ -75,7 +73,7 @@ pub trait Control {
     /// if `create`, else `Datapath { "updating flow table", "No such file or directory" }`.
     fn mod_flow(&mut self, flow: &FlowSpec, clear: bool, create: bool) -> Result<(), CtlError>;
 
-    /// Removes the flow with that key and mask (actions are ignored).
+    /// Removes the flow with that match (actions are ignored).
     fn del_flow(&mut self, flow: &FlowSpec) -> Result<(), CtlError>;
 
     /// Removes the flow with that identifier from all threads.

@@ -1,7 +1,7 @@
 //! Cached flows, and what the PMD threads did.
 
 use serde::Serialize;
-use xvs_datapath::{Action, FlowKey, FlowMask};
+use xvs_datapath::{Action, Match};
 
 /// The cached flows of one thread.
 #[derive(Clone, Debug)]
@@ -18,9 +18,7 @@ pub struct FlowInfo {
     /// Identifier: a function of key and mask.
     pub ufid: u128,
     /// Its packets.
-    pub key: FlowKey,
-    /// The bits that matter.
-    pub mask: FlowMask,
+    pub rule: Match,
     /// What is done to them.
     pub actions: Vec<Action>,
     /// Packets.
