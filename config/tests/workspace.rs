@@ -1,0 +1,113 @@
+//! Rules that hold for every crate of the workspace and that no compiler checks: inherited lints,
+//! shared dependencies, the shape of source files, and where unsafe code may be.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+/// The only crate that may have unsafe code, and so a table of lints of its own.
+const UNSAFE_CRATE: &str = "netdev-afxdp";
+const MAX_LINES: usize = 600;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+fn manifest(path: &Path) -> Table {
+    fs::read_to_string(path.join("Cargo.toml")).unwrap().parse().unwrap()
+}
+
+fn members() -> Vec<String> {
+    let workspace = manifest(&root());
+    let members = workspace["workspace"]["members"].as_array().unwrap();
+    members.iter().map(|member| member.as_str().unwrap().to_owned()).collect()
+}
+
+/// Every source file of a crate.
+fn sources(directory: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files
+}
+
+fn all_sources() -> Vec<PathBuf> {
+    members().iter().flat_map(|member| sources(&root().join(member))).collect()
+}
+
+#[test]
+fn every_crate_has_the_lints_of_the_workspace() {
+    let workspace = manifest(&root());
+    let wanted = &workspace["workspace"]["lints"];
+    for member in members() {
+        let lints = manifest(&root().join(&member)).remove("lints");
+        let mut lints = lints.unwrap_or_else(|| panic!("{member} has no [lints]"));
+        if member == UNSAFE_CRATE {
+            let rust = lints["rust"].as_table_mut().unwrap();
+            assert_eq!(rust.insert("unsafe_code".into(), "forbid".into()), Some("deny".into()));
+            assert_eq!(&lints, wanted, "{member}");
+        } else {
+            assert_eq!(lints.get("workspace"), Some(&Value::Boolean(true)), "{member}");
+        }
+    }
+}
+
+#[test]
+fn dependencies_are_listed_in_the_workspace_only() {
+    for member in members() {
+        let manifest = manifest(&root().join(&member));
+        for kind in ["dependencies", "dev-dependencies", "build-dependencies"] {
+            let Some(dependencies) = manifest.get(kind) else { continue };
+            for (name, dependency) in dependencies.as_table().unwrap() {
+                let inherited = dependency.get("workspace") == Some(&Value::Boolean(true));
+                assert!(inherited, "{member}: {kind}: {name} has a version of its own");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_source_file_says_what_it_is_and_is_short() {
+    for path in all_sources() {
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("//! "), "{} does not begin with //!", path.display());
+        let lines = text.lines().count();
+        assert!(lines <= MAX_LINES, "{} has {lines} lines, over {MAX_LINES}", path.display());
+    }
+}
+
+#[test]
+fn unsafe_code_is_in_one_crate_only() {
+    let words = ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern", "unsafe_code"];
+    let allowed = root().join(UNSAFE_CRATE);
+    let this = root().join("config/tests/workspace.rs");
+    for path in all_sources() {
+        if path.starts_with(&allowed) || path == this {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        for word in words {
+            assert!(!text.contains(word), "{}: {word}", path.display());
+        }
+    }
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    let this = root().join("config/tests/workspace.rs");
+    for path in all_sources().into_iter().filter(|path| *path != this) {
+        let text = fs::read_to_string(&path).unwrap();
+        for word in ["TODO", "FIXME", "XXX", "#[ignore", "todo!", "unimplemented!"] {
+            assert!(!text.contains(word), "{}: {word}", path.display());
+        }
+    }
+}
