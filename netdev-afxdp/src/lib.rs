@@ -1,3 +1,32 @@
-//! AF_XDP sockets, rings, packet memory and XDP programs.
+//! AF_XDP for xvswitch: packet memory, sockets and their rings, the kick protocol, XDP programs.
+//!
+//! | module | what |
+//! |---|---|
+//! | `umem`, `pool`, `cache`, `frame`, `ledger` | the packet memory and who has each frame |
+//! | `packet` | a packet of 1 to 18 frames |
+//! | `kick` | when to call the kernel to transmit, and what its answer means |
+//! | `ring`, `mapping`, `abi` | the kernel's rings |
+//!
+//! This is the only crate with `unsafe`, and only in the files that say so at their head.
 
+mod abi;
+mod cache;
+mod error;
+mod frame;
 pub mod kick;
+mod ledger;
+mod mapping;
+mod packet;
+mod pool;
+mod ring;
+mod stats;
+mod umem;
+
+pub use abi::Desc;
+pub use cache::FrameCache;
+pub use error::{Error, Result};
+pub use ledger::Ledger;
+pub use packet::XskPacket;
+pub use ring::{Consumer, Entry, MAX_RING, Producer};
+pub use stats::{RxStats, TxStats};
+pub use umem::{Hugepages, Umem, UmemConfig};

@@ -1,0 +1,226 @@
+//! What can fail here, with the object it failed on and, where the user can help, the remedy.
+
+use std::fmt;
+use std::io;
+
+/// A failure of this crate. The message names the object and the remedy.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// Frame size is not one that the kernel takes.
+    FrameSize {
+        /// As configured, bytes.
+        size: u32,
+    },
+    /// A frame larger than a page needs hugepages.
+    FrameNeedsHugepages {
+        /// As configured, bytes.
+        size: u32,
+    },
+    /// The number of frames is out of range.
+    FrameCount {
+        /// As configured.
+        frames: u32,
+    },
+    /// The headroom leaves too little room for a packet.
+    Headroom {
+        /// As configured, bytes.
+        headroom: u32,
+        /// The most that is allowed, bytes.
+        max: u32,
+    },
+    /// Hugepages were required and there are not enough.
+    NoHugepages {
+        /// Bytes of packet memory.
+        need: u64,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The packet memory could not be had.
+    Memory {
+        /// Bytes of packet memory.
+        need: u64,
+        /// The step that failed.
+        step: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The packet memory knows no more sockets.
+    TooManySockets,
+    /// The limit of locked memory is below the packet memory.
+    MemlockTooSmall {
+        /// Bytes of packet memory.
+        need: u64,
+        /// RLIMIT_MEMLOCK, bytes.
+        limit: u64,
+    },
+    /// A ring size is not a power of two in the allowed range.
+    RingSize {
+        /// Which ring.
+        ring: &'static str,
+        /// As configured.
+        size: u32,
+    },
+    /// The kernel's description of a ring contradicts itself.
+    RingLayout,
+    /// The tx budget is out of range.
+    TxBudget {
+        /// As configured.
+        budget: u32,
+        /// Entries of the tx ring, the upper limit.
+        tx_ring: u32,
+    },
+    /// The kernel was built without AF_XDP sockets.
+    NoKernelSupport,
+    /// A capability is missing.
+    MissingCapability {
+        /// Its name, as CAP_NET_RAW.
+        name: &'static str,
+        /// What it is needed for.
+        purpose: &'static str,
+    },
+    /// The interface does not exist (any more).
+    NoSuchInterface {
+        /// The interface.
+        port: String,
+    },
+    /// The interface has not that many queues.
+    NoSuchQueue {
+        /// The interface.
+        port: String,
+        /// The queue, from 0.
+        queue: u32,
+        /// How many it has, where known.
+        queues: Option<u32>,
+    },
+    /// Another socket is bound to the queue, or the kernel has not yet let go of an earlier one.
+    QueueBusy {
+        /// The interface.
+        port: String,
+        /// The queue.
+        queue: u32,
+    },
+    /// The driver has no zero-copy support for this queue.
+    NoZeroCopy {
+        /// The interface.
+        port: String,
+        /// The queue.
+        queue: u32,
+    },
+    /// Anything else that the kernel refused.
+    System {
+        /// What it was asked for, on which object.
+        what: String,
+        /// What it said.
+        source: io::Error,
+    },
+}
+
+/// The result of this crate's fallible functions.
+pub type Result<T, E = Error> = core::result::Result<T, E>;
+
+impl Error {
+    /// The last errno, with what was tried.
+    pub(crate) fn last_os(what: impl Into<String>) -> Self {
+        Self::System { what: what.into(), source: io::Error::last_os_error() }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::FrameSize { size } => write!(
+                f,
+                "frame size {size} is not allowed: choose 2048 or 4096 (8192 to 65536 with hugepages)"
+            ),
+            Self::FrameNeedsHugepages { size } => write!(
+                f,
+                "frame size {size} needs hugepages: switch them on or choose 2048 or 4096"
+            ),
+            Self::FrameCount { frames } => {
+                write!(f, "{frames} frames of packet memory are not allowed: choose 64 to 16777216")
+            }
+            Self::Headroom { headroom, max } => write!(
+                f,
+                "a headroom of {headroom} bytes leaves no room for packets: choose 0 to {max}"
+            ),
+            Self::NoHugepages { need, source } => write!(
+                f,
+                "no hugepages for {need} bytes of packet memory ({source}): raise vm.nr_hugepages, \
+                 configure fewer frames, or switch hugepages off"
+            ),
+            Self::Memory { need, step, source } => {
+                write!(f, "cannot get {need} bytes of packet memory: {step}: {source}")
+            }
+            Self::TooManySockets => {
+                f.write_str("the packet memory has no number left for a socket")
+            }
+            Self::MemlockTooSmall { need, limit } => write!(
+                f,
+                "the limit of locked memory is {limit} bytes and the packet memory needs {need}: set \
+                 LimitMEMLOCK=infinity in the unit, raise `ulimit -l`, or configure fewer frames"
+            ),
+            Self::RingSize { ring, size } => write!(
+                f,
+                "the {ring} ring cannot have {size} entries: choose a power of two from 64 to 32768"
+            ),
+            Self::RingLayout => {
+                f.write_str("the kernel described a ring that lies outside its mapping")
+            }
+            Self::TxBudget { budget, tx_ring } => {
+                write!(
+                    f,
+                    "a tx budget of {budget} is not allowed: choose 32 to {tx_ring} (the tx ring)"
+                )
+            }
+            Self::NoKernelSupport => f.write_str(
+                "this kernel has no AF_XDP sockets: use a kernel built with CONFIG_XDP_SOCKETS=y",
+            ),
+            Self::MissingCapability { name, purpose } => {
+                write!(f, "{name} is missing, needed to {purpose}: run as root or grant {name}")
+            }
+            Self::NoSuchInterface { port } => write!(f, "there is no interface {port}"),
+            Self::NoSuchQueue { port, queue, queues } => {
+                write!(f, "{port} has no queue {queue}")?;
+                queues.map_or(Ok(()), |n| write!(f, ", it has {n}"))?;
+                f.write_str(": ask for fewer queues or raise them with ethtool -L")
+            }
+            Self::QueueBusy { port, queue } => write!(
+                f,
+                "queue {queue} of {port} is bound by another AF_XDP socket, or one that was closed is \
+                 still being released"
+            ),
+            Self::NoZeroCopy { port, queue } => write!(
+                f,
+                "the driver of {port} has no zero-copy mode for queue {queue}: choose xdp-mode \
+                 best-effort or native"
+            ),
+            Self::System { what, source } => write!(f, "{what}: {source}"),
+        }
+    }
+}
+
+impl core::error::Error for Error {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::NoHugepages { source, .. }
+            | Self::Memory { source, .. }
+            | Self::System { source, .. } => Some(source),
+            Self::FrameSize { .. }
+            | Self::FrameNeedsHugepages { .. }
+            | Self::FrameCount { .. }
+            | Self::Headroom { .. }
+            | Self::TooManySockets
+            | Self::MemlockTooSmall { .. }
+            | Self::RingSize { .. }
+            | Self::RingLayout
+            | Self::TxBudget { .. }
+            | Self::NoKernelSupport
+            | Self::MissingCapability { .. }
+            | Self::NoSuchInterface { .. }
+            | Self::NoSuchQueue { .. }
+            | Self::QueueBusy { .. }
+            | Self::NoZeroCopy { .. } => None,
+        }
+    }
+}
