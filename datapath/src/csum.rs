@@ -247,3 +247,6 @@ fn update(head: &mut [u8], at: usize, f: impl FnOnce(u16) -> u16) {
         *field = f(u16::from_be_bytes(*field)).to_be_bytes();
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -103,7 +103,7 @@ fn each_covered<P: Packet>(packet: &P, gap: Gap, f: &mut dyn FnMut(&[u8])) {
 /// takes one turn.
 #[inline]
 fn find(head: &[u8], layers: Layers) -> Option<Gap> {
-    if layers.l4 == 0 {
+    if layers.l3 == 0 {
         return None;
     }
     let mut found = None;

@@ -284,15 +284,27 @@ impl PacketBuilder {
     pub fn build(&self) -> Vec<u8> {
         let mut bytes = self.payload.clone();
         let mut csum = self.csum;
+        // Sums further out are as if this one were finished, as the kernel computes them.
+        let mut unfinished = None;
         for (i, layer) in self.layers.iter().enumerate().rev() {
             let (outer, inner) = (self.layers.get(..i), self.layers.get(i + 1));
             let next = layer.next.unwrap_or_else(|| layer.says(inner));
-            let transport = layer.proto().is_some_and(|proto| proto != 0);
             let pseudo = outer.and_then(|outer| pseudo_header(outer, layer, bytes.len()));
             bytes = layer.write(next, bytes);
-            if transport && layer.patch(&mut bytes, pseudo.as_deref(), csum) {
+            let mut innermost = bytes.clone();
+            if layer.patch(&mut innermost, pseudo.as_deref(), csum) {
+                if csum == Csum::Partial {
+                    layer.patch(&mut bytes, pseudo.as_deref(), Csum::Full);
+                    unfinished = Some(innermost);
+                } else {
+                    bytes = innermost;
+                }
                 csum = Csum::Full;
             }
+        }
+        if let Some(unfinished) = unfinished {
+            let at = bytes.len() - unfinished.len();
+            bytes.splice(at.., unfinished);
         }
         bytes
     }
