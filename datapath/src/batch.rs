@@ -147,6 +147,24 @@ impl<P> Outputs<P> {
         }
     }
 
+    /// Sends all of `packets` towards `port`, as [`send`](Self::send) does with one.
+    #[inline]
+    pub fn send_all(
+        &mut self,
+        port: PortNo,
+        packets: impl Iterator<Item = P>,
+        drops: &DropCounters,
+    ) {
+        let Some(Some(bin)) = self.bins.get_mut(port.index()) else {
+            return packets.for_each(|packet| self.discard(packet, DropReason::NoPort, drops));
+        };
+        let untouched = bin.is_empty();
+        bin.extend(packets);
+        if untouched && !bin.is_empty() {
+            self.touched.push(port);
+        }
+    }
+
     /// Drops `packet` at the end of the pass and counts it now.
     #[inline]
     pub fn discard(&mut self, packet: P, reason: DropReason, drops: &DropCounters) {

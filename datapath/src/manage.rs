@@ -1,0 +1,146 @@
+//! What commands do with the flows of a thread: add, change, show, delete.
+//!
+//! All of it runs on the thread itself, between batches, and in bounded pieces: a dump or flush of a
+//! large table is many calls, so that packets do not wait for it.
+
+use core::fmt;
+
+use crate::{Action, Datapath, Flow, FlowSnapshot, Match, Nanos, Origin, Ufid, Upcall};
+
+/// Why a flow was not added or changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlowError {
+    /// There is a manual flow with this match already.
+    Exists(Ufid),
+    /// There is no such flow.
+    Missing(Ufid),
+    /// The table is full; this is the limit.
+    Full(usize),
+}
+
+impl fmt::Display for FlowError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exists(ufid) => write!(f, "flow {ufid} exists; modify it, or delete it first"),
+            Self::Missing(ufid) => write!(f, "there is no flow {ufid}"),
+            Self::Full(limit) => {
+                write!(f, "the flow table is full: flow-limit is {limit}; delete flows or raise it")
+            }
+        }
+    }
+}
+
+impl core::error::Error for FlowError {}
+
+/// How far a dump or flush has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DumpCursor(u32);
+
+impl DumpCursor {
+    /// The places of a table that one call may visit without packets waiting for a millisecond.
+    pub const MAX_PLACES: usize = 512;
+}
+
+impl Datapath {
+    /// Adds a manual flow. It goes before all flows of the bridge, in place of one with the same
+    /// match; where manual flows overlap, which of them is used is not specified.
+    ///
+    /// # Errors
+    /// [`FlowError::Exists`], [`FlowError::Full`].
+    pub fn add(
+        &mut self,
+        rule: Match,
+        actions: Box<[Action]>,
+        now: Nanos,
+    ) -> Result<Ufid, FlowError> {
+        let flow = Flow::new(Match::new(&rule.key, rule.mask), actions, Origin::Manual, now);
+        let ufid = flow.ufid;
+        if let Some(index) = self.table.find(ufid) {
+            if self.table.get(index).is_some_and(|flow| flow.origin == Origin::Manual) {
+                return Err(FlowError::Exists(ufid));
+            }
+            self.table.remove(index);
+        }
+        if self.table.len() >= self.config.flow_limit {
+            return Err(FlowError::Full(self.config.flow_limit));
+        }
+        self.table.insert(flow);
+        self.emc.clear();
+        self.count_flows();
+        Ok(ufid)
+    }
+
+    /// Replaces the actions of a flow; with `clear`, its statistics start again. A flow of the bridge
+    /// gets its own actions back when it is checked next.
+    ///
+    /// # Errors
+    /// [`FlowError::Missing`].
+    pub fn modify(
+        &mut self,
+        ufid: Ufid,
+        actions: Box<[Action]>,
+        clear: bool,
+    ) -> Result<(), FlowError> {
+        let index = self.table.find(ufid).ok_or(FlowError::Missing(ufid))?;
+        self.table.set_actions(index, actions);
+        if clear && let Some(flow) = self.table.get_mut(index) {
+            flow.clear_stats();
+        }
+        Ok(())
+    }
+
+    /// The flow with this identifier ([`Ufid::of`] makes one of a match).
+    #[must_use]
+    pub fn get(&self, ufid: Ufid) -> Option<FlowSnapshot> {
+        self.table.get(self.table.find(ufid)?).map(Flow::snapshot)
+    }
+
+    /// Removes a flow and returns it with its last statistics; no packet uses it any more.
+    pub fn del<U: Upcall + ?Sized>(
+        &mut self,
+        ufid: Ufid,
+        upcall: &U,
+        now: Nanos,
+    ) -> Option<FlowSnapshot> {
+        let flow = self.retire(self.table.find(ufid)?, upcall, now);
+        self.count_flows();
+        flow.as_ref().map(Flow::snapshot)
+    }
+
+    /// The flows in the next at most `max_places` places from `from` on, and where to go on; `None` at
+    /// the end. Flows that come or go between the calls may be missed; all others are there once.
+    #[must_use]
+    pub fn dump(
+        &self,
+        from: DumpCursor,
+        max_places: usize,
+    ) -> (Vec<FlowSnapshot>, Option<DumpCursor>) {
+        let (places, next) = self.slice(from, max_places);
+        let flows = places.filter_map(|index| self.table.get(index));
+        (flows.map(Flow::snapshot).collect(), next)
+    }
+
+    /// Removes the flows in the next at most `max_places` places and returns where to go on. Flows
+    /// that misses install meanwhile may stay.
+    pub fn flush<U: Upcall + ?Sized>(
+        &mut self,
+        from: DumpCursor,
+        max_places: usize,
+        upcall: &U,
+        now: Nanos,
+    ) -> Option<DumpCursor> {
+        let (places, next) = self.slice(from, max_places);
+        for index in places {
+            self.retire(index, upcall, now);
+        }
+        self.count_flows();
+        next
+    }
+
+    fn slice(&self, from: DumpCursor, max: usize) -> (core::ops::Range<u32>, Option<DumpCursor>) {
+        let places = u32::try_from(self.table.places()).unwrap_or(u32::MAX);
+        let max = u32::try_from(max.max(1)).unwrap_or(u32::MAX);
+        let end = from.0.saturating_add(max).min(places);
+        (from.0..end, (end < places).then_some(DumpCursor(end)))
+    }
+}

@@ -1,0 +1,259 @@
+//! The fast path of one thread: from a batch of packets to output bins.
+//!
+//! A batch is looked up first, packet by packet, and cut into runs: consecutive packets of one flow.
+//! Then each run is counted and its actions are run. So packets keep their order, also across flows,
+//! and a batch of one flow, the common case, pays for its flow once. A hit allocates nothing, takes no
+//! lock and reads no clock; a miss asks the [`Upcall`] at once, before the next packet is looked at.
+
+use std::sync::Arc;
+
+use crate::emc::Emc;
+use crate::execute::{Sink, execute};
+use crate::flow::tcp_flags;
+use crate::hash::{hash_words, short};
+use crate::revalidate::Sweep;
+use crate::table::FlowTable;
+use crate::{
+    Action, CopyPacket, DatapathStats, DropReason, Flow, FlowKey, FlowStats, Match, Nanos, Origin,
+    Outputs, Packet, PacketBatch, PortNo, Purpose, Upcall, extract,
+};
+
+/// What may be chosen, also while packets flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DatapathConfig {
+    /// One in so many packets that miss the exact-match cache is inserted; 0 switches the cache off.
+    pub emc_insert_one_in: u32,
+    /// The most flows. Packets beyond are forwarded all the same, each by a translation of its own.
+    /// Lowering it removes no flow. At most [`DatapathConfig::MAX_FLOWS`].
+    pub flow_limit: usize,
+    /// A flow of the bridge goes when no packet came for so long.
+    pub max_idle: Nanos,
+    /// The bridge hears at least this often of flows that had packets.
+    pub refresh: Nanos,
+}
+
+impl DatapathConfig {
+    /// The highest `flow_limit`; what is higher counts as this.
+    pub const MAX_FLOWS: usize = 1 << 24;
+}
+
+impl Default for DatapathConfig {
+    fn default() -> Self {
+        Self {
+            emc_insert_one_in: 100,
+            flow_limit: 200_000,
+            max_idle: Nanos::from_secs(10),
+            refresh: Nanos::from_millis(500),
+        }
+    }
+}
+
+/// What `process` is lent for one batch.
+#[derive(Debug)]
+pub struct Env<'a, P, C, U: ?Sized> {
+    /// The time of this pass.
+    pub now: Nanos,
+    /// Where packets go.
+    pub outputs: &'a mut Outputs<P>,
+    /// Where copies come from.
+    pub copies: &'a mut C,
+    /// Who decides on packets that no flow matches.
+    pub upcall: &'a U,
+}
+
+/// Where the actions of a packet are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    /// In the flow table.
+    Flow(u32),
+    /// In [`Datapath::uninstalled`].
+    Uninstalled(usize),
+    /// The packet has no key.
+    Malformed,
+}
+
+/// Consecutive packets of one flow.
+#[derive(Debug)]
+struct Run {
+    found: Found,
+    n_packets: usize,
+    n_bytes: u64,
+    tcp_flags: u16,
+}
+
+/// The fast path of one thread, its flows and caches.
+#[derive(Debug)]
+pub struct Datapath {
+    pub(crate) config: DatapathConfig,
+    pub(crate) table: FlowTable,
+    pub(crate) emc: Emc,
+    pub(crate) stats: Arc<DatapathStats>,
+    pub(crate) sweep: Sweep,
+    seed: u64,
+    runs: Vec<Run>,
+    uninstalled: Vec<Box<[Action]>>,
+}
+
+/// What was found how often in a batch.
+#[derive(Debug, Default)]
+struct Tally {
+    bytes: u64,
+    emc_hits: u64,
+    megaflow_hits: u64,
+    visited: u64,
+}
+
+impl Datapath {
+    /// A datapath without flows. `seed` is random, so that nobody can guess which keys collide.
+    #[must_use]
+    pub fn new(config: DatapathConfig, seed: u64) -> Self {
+        let mut datapath = Self {
+            config,
+            table: FlowTable::new(seed),
+            emc: Emc::new(seed),
+            stats: Arc::default(),
+            sweep: Sweep::default(),
+            seed,
+            runs: Vec::with_capacity(PacketBatch::<()>::MAX),
+            uninstalled: Vec::new(),
+        };
+        datapath.configure(config);
+        datapath
+    }
+
+    /// The configuration in force.
+    #[must_use]
+    pub const fn config(&self) -> &DatapathConfig {
+        &self.config
+    }
+
+    /// Changes the configuration.
+    pub fn configure(&mut self, config: DatapathConfig) {
+        self.emc.insert_one_in(config.emc_insert_one_in);
+        let flow_limit = config.flow_limit.min(DatapathConfig::MAX_FLOWS);
+        self.config = DatapathConfig { flow_limit, ..config };
+    }
+
+    /// The counters, to be read by anybody.
+    #[must_use]
+    pub const fn stats(&self) -> &Arc<DatapathStats> {
+        &self.stats
+    }
+
+    /// Takes all packets of `batch`, which came in on `in_port`, and puts each into an output bin or
+    /// the drop bin.
+    pub fn process<P: Packet, C: CopyPacket<P>, U: Upcall + ?Sized>(
+        &mut self,
+        in_port: PortNo,
+        batch: &mut PacketBatch<P>,
+        env: &mut Env<'_, P, C, U>,
+    ) {
+        let mut tally = Tally::default();
+        for packet in batch.as_mut_slice() {
+            let n_bytes = packet.len() as u64;
+            tally.bytes += n_bytes;
+            let (found, flags) = match extract(packet, in_port) {
+                Ok(key) => (self.find(&key, env.upcall, env.now, &mut tally), tcp_flags(&key)),
+                Err(_) => (Found::Malformed, 0),
+            };
+            match self.runs.last_mut() {
+                Some(run) if run.found == found => {
+                    run.n_packets += 1;
+                    run.n_bytes += n_bytes;
+                    run.tcp_flags |= flags;
+                }
+                _ => self.runs.push(Run { found, n_packets: 1, n_bytes, tcp_flags: flags }),
+            }
+        }
+        self.stats.rx_packets.add(batch.len() as u64);
+        self.stats.rx_bytes.add(tally.bytes);
+        self.stats.emc_hits.add(tally.emc_hits);
+        self.stats.megaflow_hits.add(tally.megaflow_hits);
+        self.stats.masked_lookups.add(tally.visited);
+        self.execute_runs(batch, env);
+    }
+
+    #[inline]
+    fn find<U: Upcall + ?Sized>(
+        &mut self,
+        key: &FlowKey,
+        upcall: &U,
+        now: Nanos,
+        tally: &mut Tally,
+    ) -> Found {
+        let hash = short(hash_words(self.seed, key.significant()));
+        if let Some(flow) = self.emc.lookup(hash, key)
+            && self.table.is_live(flow)
+        {
+            tally.emc_hits += 1;
+            return Found::Flow(flow.index);
+        }
+        let (found, visited) = self.table.lookup(key);
+        tally.visited += visited;
+        let Some(flow) = found else { return self.miss(key, upcall, now) };
+        tally.megaflow_hits += 1;
+        self.emc.offer(hash, key, flow, |flow| self.table.is_live(flow));
+        Found::Flow(flow.index)
+    }
+
+    /// Translates a packet, and installs the flow if there is room.
+    #[inline(never)]
+    fn miss<U: Upcall + ?Sized>(&mut self, key: &FlowKey, upcall: &U, now: Nanos) -> Found {
+        self.stats.misses.add(1);
+        let version = upcall.version();
+        let translation = upcall.translate(key, Purpose::Packet, now);
+        let mut flow = Flow::new(
+            Match::new(key, translation.mask),
+            translation.actions.into(),
+            Origin::Bridge,
+            now,
+        );
+        // A flow of the same identifier that did not match is a collision of hashes.
+        if self.table.len() < self.config.flow_limit && self.table.find(flow.ufid).is_none() {
+            flow.version = version;
+            let flow = self.table.insert(flow);
+            self.count_flows();
+            return Found::Flow(flow.index);
+        }
+        self.stats.uninstalled.add(1);
+        self.uninstalled.push(flow.actions);
+        Found::Uninstalled(self.uninstalled.len() - 1)
+    }
+
+    /// Sets the gauges after flows were added or removed.
+    pub(crate) fn count_flows(&self) {
+        self.stats.flows.set(self.table.len() as u64);
+        self.stats.masks.set(self.table.n_masks() as u64);
+    }
+
+    fn execute_runs<P: Packet, C: CopyPacket<P>, U: ?Sized>(
+        &mut self,
+        batch: &mut PacketBatch<P>,
+        env: &mut Env<'_, P, C, U>,
+    ) {
+        let mut sink =
+            Sink { outputs: &mut *env.outputs, copies: &mut *env.copies, stats: &self.stats };
+        let mut packets = batch.drain();
+        for run in self.runs.drain(..) {
+            let packets = packets.by_ref().take(run.n_packets);
+            let actions: &[Action] = match run.found {
+                Found::Flow(index) => self.table.get_mut(index).map_or(&[], |flow| {
+                    flow.stats.merge(&FlowStats {
+                        packets: run.n_packets as u64,
+                        bytes: run.n_bytes,
+                        used: env.now,
+                        tcp_flags: run.tcp_flags,
+                    });
+                    &flow.actions
+                }),
+                Found::Uninstalled(at) => self.uninstalled.get(at).map_or(&[], |actions| actions),
+                Found::Malformed => {
+                    sink.discard_all(packets, DropReason::Malformed);
+                    continue;
+                }
+            };
+            execute(actions, packets, &mut sink);
+        }
+        self.uninstalled.clear();
+    }
+}

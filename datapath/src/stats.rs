@@ -1,0 +1,39 @@
+//! What one thread's datapath counts: written by the thread, read by anybody.
+
+use crate::{Counter, DropCounters};
+
+/// Counters of one datapath.
+///
+/// Every packet has one outcome: `rx_packets + copies` is what went to the output bins plus the sum
+/// of `drops`. A lookup has one result: `rx_packets` is `emc_hits + megaflow_hits + misses` plus the
+/// drops as malformed.
+#[derive(Debug, Default)]
+pub struct DatapathStats {
+    /// Packets given to `process`.
+    pub rx_packets: Counter,
+    /// Their bytes.
+    pub rx_bytes: Counter,
+    /// Copies wanted for further outputs. One for which no frame was free counts here and as a drop
+    /// for that reason: a packet that should have been sent was not.
+    pub copies: Counter,
+    /// Found in the exact-match cache.
+    pub emc_hits: Counter,
+    /// Found by the classifier.
+    pub megaflow_hits: Counter,
+    /// Found nowhere and translated.
+    pub misses: Counter,
+    /// Of the misses: forwarded without a flow being installed, because the table is full.
+    pub uninstalled: Counter,
+    /// Subtables searched, over all packets that the exact-match cache did not have.
+    pub masked_lookups: Counter,
+    /// Flows now.
+    pub flows: Counter,
+    /// Distinct masks now.
+    pub masks: Counter,
+    /// Flows removed because no packet came for long.
+    pub flows_expired: Counter,
+    /// Flows changed or removed because the rules or the learned addresses said so.
+    pub flows_corrected: Counter,
+    /// Packets dropped, by reason.
+    pub drops: DropCounters,
+}
