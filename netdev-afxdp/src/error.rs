@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 
+use crate::AttachMode;
+
 /// A failure of this crate. The message names the object and the remedy.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -107,6 +109,31 @@ pub enum Error {
         /// The queue.
         queue: u32,
     },
+    /// A program of somebody else is attached to the interface.
+    ForeignProgram {
+        /// The interface.
+        port: String,
+        /// The kernel's id of the program.
+        id: u32,
+        /// Its name, where it may be read.
+        name: Option<String>,
+    },
+    /// A program of somebody else is attached by a bpf_link, which nobody else can take off.
+    ForeignLink {
+        /// The interface.
+        port: String,
+        /// The kernel's id of the program.
+        id: u32,
+    },
+    /// The interface does not take the XDP program in this mode.
+    AttachRefused {
+        /// The interface.
+        port: String,
+        /// How it was to be attached.
+        mode: AttachMode,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// Anything else that the kernel refused.
     System {
         /// What it was asked for, on which object.
@@ -195,6 +222,35 @@ impl fmt::Display for Error {
                 "the driver of {port} has no zero-copy mode for queue {queue}: choose xdp-mode \
                  best-effort or native"
             ),
+            Self::ForeignProgram { port, id, name } => {
+                write!(f, "{port} already has XDP program {id}")?;
+                if let Some(name) = name {
+                    write!(f, " (\"{name}\")")?;
+                }
+                f.write_str(", which is not ours: take it off, or use force to replace it")
+            }
+            Self::ForeignLink { port, id } => write!(
+                f,
+                "XDP program {id} on {port} is held by a bpf_link and cannot be replaced: stop the \
+                 process that holds it (bpftool link shows it)"
+            ),
+            Self::AttachRefused { port, mode, source } => {
+                write!(f, "{port} refuses an XDP program in {mode} mode ({source})")?;
+                match (mode, source.raw_os_error()) {
+                    (AttachMode::Native, Some(libc::EOPNOTSUPP)) => {
+                        f.write_str(": its driver has none; choose xdp-mode best-effort or generic")
+                    }
+                    (AttachMode::Native, Some(libc::ERANGE | libc::EINVAL | libc::E2BIG)) => f
+                        .write_str(
+                            ": lower the MTU (on veth the peer's) or switch LRO off, or choose \
+                             xdp-mode generic",
+                        ),
+                    (AttachMode::Native, Some(libc::ENOSPC)) => f.write_str(
+                        ": it needs as many rx queues as its peer has tx queues; see ethtool -L",
+                    ),
+                    _ => Ok(()),
+                }
+            }
             Self::System { what, source } => write!(f, "{what}: {source}"),
         }
     }
@@ -205,6 +261,7 @@ impl core::error::Error for Error {
         match self {
             Self::NoHugepages { source, .. }
             | Self::Memory { source, .. }
+            | Self::AttachRefused { source, .. }
             | Self::System { source, .. } => Some(source),
             Self::FrameSize { .. }
             | Self::FrameNeedsHugepages { .. }
@@ -220,7 +277,9 @@ impl core::error::Error for Error {
             | Self::NoSuchInterface { .. }
             | Self::NoSuchQueue { .. }
             | Self::QueueBusy { .. }
-            | Self::NoZeroCopy { .. } => None,
+            | Self::NoZeroCopy { .. }
+            | Self::ForeignProgram { .. }
+            | Self::ForeignLink { .. } => None,
         }
     }
 }

@@ -5,28 +5,36 @@
 //! | `umem`, `pool`, `cache`, `frame`, `ledger` | the packet memory and who has each frame |
 //! | `packet` | a packet of 1 to 18 frames |
 //! | `kick` | when to call the kernel to transmit, and what its answer means |
+//! | `program` | the XDP program that hands packets to the sockets |
+//! | `device`, `netlink` | network devices: queues, addresses, events |
 //! | `ring`, `mapping`, `abi` | the kernel's rings |
 //!
 //! This is the only crate with `unsafe`, and only in the files that say so at their head.
 
 mod abi;
 mod cache;
+mod device;
 mod error;
 mod frame;
 pub mod kick;
 mod ledger;
 mod mapping;
+mod netlink;
 mod packet;
 mod pool;
+mod program;
 mod ring;
 mod stats;
 mod umem;
 
 pub use abi::Desc;
 pub use cache::FrameCache;
+pub use device::{Device, Promiscuous, Queues};
 pub use error::{Error, Result};
 pub use ledger::Ledger;
+pub use netlink::{LinkEvent, LinkEvents, LinkMonitor};
 pub use packet::XskPacket;
+pub use program::{Attach, AttachMode, RedirectProgram};
 pub use ring::{Consumer, Entry, MAX_RING, Producer};
 pub use stats::{RxStats, TxStats};
 pub use umem::{Hugepages, Umem, UmemConfig};
