@@ -1,4 +1,8 @@
 //! The demo and the benchmarks of xvswitch, on the rigs of xvs-tests.
 
+mod bpf;
+
 pub mod demo;
 pub mod peers;
+pub mod sink;
+pub mod source;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xvs_bench::demo;
+use xvs_bench::{demo, sink, source};
 use xvs_tests::{Result, clean};
 
 /// Demo and benchmarks of xvswitch. Everything happens in network namespaces made for it.
@@ -18,6 +18,10 @@ struct Cli {
 enum Command {
     /// Forward ping, TCP and UDP between two hosts and show figures.
     Demo(demo::Options),
+    /// Send UDP packets out of an interface until a signal comes, millions in a second.
+    Source(source::Options),
+    /// Count the source's packets on an interface and drop them, until a signal comes.
+    Sink(sink::Options),
     /// Remove namespaces and temporary files of runs that were killed.
     Clean,
 }
@@ -36,6 +40,8 @@ fn main() -> ExitCode {
 fn run(command: &Command) -> Result<()> {
     match command {
         Command::Demo(options) => demo::run(options),
+        Command::Source(options) => source::run(options),
+        Command::Sink(options) => sink::run(options),
         Command::Clean => {
             for name in clean::leftovers() {
                 println!("removed {name}");

@@ -1,0 +1,34 @@
+//! Compiles the BPF programs of source and sink to objects that the crate includes.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use libbpf_cargo::SkeletonBuilder;
+
+fn main() -> ExitCode {
+    println!("cargo::rerun-if-changed=src/bpf");
+    println!("cargo::rerun-if-env-changed=CLANG");
+    for name in ["source", "sink"] {
+        if let Err(message) = compile(name) {
+            println!("cargo::error={}", message.replace('\n', " "));
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}
+
+fn compile(name: &str) -> Result<(), String> {
+    let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
+    let out_dir = std::env::var_os("OUT_DIR").ok_or("OUT_DIR is not set: run by cargo only")?;
+    // Where Debian keeps asm/types.h, which clang for the bpf target does not look for by itself.
+    let arch = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
+    let include = format!("-I/usr/include/{arch}-linux-gnu");
+    let source = format!("src/bpf/{name}.bpf.c");
+    SkeletonBuilder::new()
+        .source(&source)
+        .obj(PathBuf::from(out_dir).join(format!("{name}.bpf.o")))
+        .clang(clang)
+        .clang_args([include.as_str(), "-Wall", "-Werror"])
+        .build()
+        .map_err(|error| format!("cannot compile {source} with clang: {error:#}"))
+}
