@@ -144,3 +144,87 @@ impl Datapath {
         (from.0..end, (end < places).then_some(DumpCursor(end)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::tests::{Bench, RuleTable, config, output, to_ip, udp};
+    use crate::{Field, PortNo};
+
+    #[test]
+    fn manual_flows_go_first_from_now_on() {
+        let upcall = RuleTable::new(&[(to_ip(2), output(2))]);
+        let mut bench = Bench::new(config());
+        let packets = vec![udp(2, 9); 3];
+        assert_eq!(bench.run(&upcall, &packets, 0)[2].len(), 3);
+        let rule = Match::default().with(&Field::TP_DST, 9);
+        let ufid = bench.datapath.add(rule, output(3).into(), bench.now).unwrap();
+        assert_eq!(ufid, Ufid::of(&rule));
+        assert_eq!(bench.run(&upcall, &packets, 0)[3].len(), 3, "also where the cache had a flow");
+        assert_eq!(
+            bench.datapath.add(rule, Box::default(), bench.now),
+            Err(FlowError::Exists(ufid))
+        );
+        let gone = bench.datapath.del(ufid, &upcall, bench.now).unwrap();
+        assert_eq!((gone.stats.packets, gone.origin), (3, Origin::Manual));
+        assert_eq!(bench.run(&upcall, &packets, 0)[2].len(), 3, "back to the bridge's flow");
+        assert_eq!(bench.datapath.del(ufid, &upcall, bench.now), None);
+        assert_eq!(bench.datapath.get(ufid), None);
+    }
+
+    #[test]
+    fn a_manual_flow_takes_the_place_of_the_bridges() {
+        let upcall = RuleTable::new(&[(to_ip(2), output(2))]);
+        let mut bench = Bench::new(config());
+        bench.run(&upcall, &[udp(2, 9)], 0);
+        let (flows, _) = bench.datapath.dump(DumpCursor::default(), 10);
+        bench.datapath.add(flows[0].rule, output(3).into(), bench.now).unwrap();
+        assert_eq!(bench.datapath.stats().flows.get(), 1);
+        assert_eq!(bench.run(&upcall, &[udp(2, 9)], 0)[3].len(), 1);
+    }
+
+    #[test]
+    fn modify_replaces_actions_and_clears_on_request() {
+        let upcall = RuleTable::default();
+        let mut bench = Bench::new(config());
+        let ufid = bench.datapath.add(to_ip(2), output(2).into(), bench.now).unwrap();
+        bench.run(&upcall, &[udp(2, 9)], 0);
+        bench.datapath.modify(ufid, output(3).into(), false).unwrap();
+        assert_eq!(bench.run(&upcall, &[udp(2, 9)], 0)[3].len(), 1);
+        assert_eq!(bench.datapath.get(ufid).unwrap().stats.packets, 2);
+        bench.datapath.modify(ufid, output(3).into(), true).unwrap();
+        assert_eq!(bench.datapath.get(ufid).unwrap().stats.packets, 0);
+        let missing = Ufid(1);
+        assert_eq!(
+            bench.datapath.modify(missing, Box::default(), false),
+            Err(FlowError::Missing(missing))
+        );
+    }
+
+    #[test]
+    fn dump_and_flush_go_in_slices() {
+        let rules: Vec<_> = (0..100).map(|i| (to_ip(i), output(2))).collect();
+        let upcall = RuleTable::new(&rules);
+        let mut bench = Bench::new(config());
+        let packets: Vec<_> = (0..100).map(|i| udp(i, 9)).collect();
+        bench.run(&upcall, &packets, 0);
+        bench.datapath.add(to_ip(200), vec![Action::Output(PortNo(1))].into(), bench.now).unwrap();
+        let (mut ufids, mut cursor) = (Vec::new(), Some(DumpCursor::default()));
+        while let Some(from) = cursor {
+            let (flows, next) = bench.datapath.dump(from, 7);
+            assert!(flows.len() <= 7);
+            ufids.extend(flows.iter().map(|flow| flow.ufid));
+            cursor = next;
+        }
+        ufids.sort();
+        ufids.dedup();
+        assert_eq!(ufids.len(), 101);
+        let mut cursor = Some(DumpCursor::default());
+        while let Some(from) = cursor {
+            cursor = bench.datapath.flush(from, 7, &upcall, bench.now);
+        }
+        assert_eq!(bench.datapath.stats().flows.get(), 0);
+        assert_eq!(upcall.credited.get().0, 100, "the last packets are credited");
+        assert_eq!(bench.datapath.dump(DumpCursor::default(), 500).0, []);
+    }
+}

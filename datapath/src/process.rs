@@ -257,3 +257,6 @@ impl Datapath {
         self.uninstalled.clear();
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

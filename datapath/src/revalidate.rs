@@ -118,3 +118,107 @@ impl Datapath {
         Some(flow)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::process::tests::{Bench, RuleTable, config, output, to_ip, udp};
+    use crate::{Action, DumpCursor, PortNo, Ufid};
+
+    /// Flows to `n` addresses, by one packet each.
+    fn with_flows(n: u8) -> (Bench, RuleTable) {
+        let rules: Vec<_> = (0..n).map(|i| (to_ip(i), output(2))).collect();
+        let upcall = RuleTable::new(&rules);
+        let mut bench = Bench::new(config());
+        let packets: Vec<_> = (0..n).map(|i| udp(i, 9)).collect();
+        bench.run(&upcall, &packets, 0);
+        (bench, upcall)
+    }
+
+    #[test]
+    fn idle_flows_expire_and_busy_ones_stay() {
+        let (mut bench, upcall) = with_flows(20);
+        for _ in 0..12 {
+            bench.now.0 += Nanos::from_secs(1).0;
+            bench.run(&upcall, &[udp(3, 9)], 0);
+            bench.settle(&upcall, 7);
+        }
+        let (flows, _) = bench.datapath.dump(DumpCursor::default(), 100);
+        assert_eq!(flows.len(), 1);
+        assert_eq!(flows[0].stats.packets, 13);
+        let stats = bench.datapath.stats();
+        assert_eq!((stats.flows_expired.get(), stats.flows_corrected.get()), (19, 0));
+        assert_eq!(upcall.credited.get().0, 32, "all packets, once each");
+    }
+
+    #[test]
+    fn the_bridge_hears_of_every_packet_twice_a_second() {
+        let (mut bench, upcall) = with_flows(1);
+        bench.settle(&upcall, 1);
+        assert_eq!(upcall.credited.get(), (1, 60));
+        bench.run(&upcall, &[udp(0, 9), udp(0, 9)], 0);
+        bench.settle(&upcall, 1);
+        assert_eq!(upcall.credited.get(), (1, 60), "not due yet");
+        let asked = upcall.asked.get();
+        let next = bench.datapath.revalidate(&upcall, bench.now, 1);
+        assert_eq!(next.since(bench.now), Nanos::from_millis(500));
+        bench.now = next;
+        bench.settle(&upcall, 1);
+        assert_eq!(upcall.credited.get(), (3, 180));
+        bench.now.0 += Nanos::from_secs(1).0;
+        bench.settle(&upcall, 1);
+        assert_eq!(upcall.asked.get(), asked + 1, "nothing new, nothing asked");
+    }
+
+    #[test]
+    fn changed_actions_are_changed_in_place() {
+        let (mut bench, upcall) = with_flows(2);
+        upcall.set(&[(to_ip(0), output(3)), (to_ip(1), output(2))]);
+        bench.settle(&upcall, 1);
+        let stats = bench.datapath.stats().clone();
+        assert_eq!((stats.flows.get(), stats.flows_corrected.get()), (2, 1));
+        let out = bench.run(&upcall, &[udp(0, 9), udp(1, 9)], 0);
+        assert_eq!((out[2].len(), out[3].len(), stats.misses.get()), (1, 1, 2));
+        let ufid =
+            Ufid::of(&to_ip(0).with(&crate::Field::IN_PORT, 1).with(&crate::Field::RECIRC_ID, 0));
+        assert_eq!(bench.datapath.get(ufid).unwrap().stats.packets, 2, "statistics go on");
+    }
+
+    #[test]
+    fn flows_that_must_not_stay_go_and_the_cache_knows() {
+        let (mut bench, upcall) = with_flows(3);
+        bench.run(&upcall, &[udp(1, 9)], 0);
+        upcall.keep_none.set(true);
+        upcall.set(&[(to_ip(1), output(3))]);
+        bench.settle(&upcall, 2);
+        let stats = bench.datapath.stats().clone();
+        assert_eq!((stats.flows.get(), stats.flows_corrected.get()), (0, 3));
+        let out = bench.run(&upcall, &[udp(1, 9)], 0);
+        assert_eq!((out[3].len(), stats.misses.get()), (1, 4));
+    }
+
+    #[test]
+    fn a_change_during_a_round_prolongs_it() {
+        let (mut bench, upcall) = with_flows(10);
+        let to = |port| (0..10).map(|i| (to_ip(i), output(port))).collect::<Vec<_>>();
+        upcall.set(&to(3));
+        for _ in 0..2 {
+            assert_eq!(bench.datapath.revalidate(&upcall, bench.now, 4), bench.now);
+        }
+        upcall.set(&to(4));
+        assert_eq!(bench.settle(&upcall, 4), 3, "ten flows, four at a time");
+        let (flows, _) = bench.datapath.dump(DumpCursor::default(), 100);
+        assert!(flows.iter().all(|flow| *flow.actions == [Action::Output(PortNo(4))]));
+    }
+
+    #[test]
+    fn manual_flows_stay_as_they_are() {
+        let (mut bench, upcall) = with_flows(1);
+        let ufid = bench.datapath.add(to_ip(0), output(4).into(), bench.now).unwrap();
+        upcall.set(&[]);
+        bench.now.0 += Nanos::from_secs(100).0;
+        bench.settle(&upcall, 10);
+        assert_eq!(bench.datapath.stats().flows.get(), 1);
+        assert_eq!(*bench.datapath.get(ufid).unwrap().actions, [Action::Output(PortNo(4))]);
+    }
+}
