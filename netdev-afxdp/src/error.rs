@@ -146,13 +146,6 @@ pub enum Error {
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
-impl Error {
-    /// The last errno, with what was tried.
-    pub(crate) fn last_os(what: impl Into<String>) -> Self {
-        Self::System { what: what.into(), source: io::Error::last_os_error() }
-    }
-}
-
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -7,34 +7,48 @@
 //! | `kick` | when to call the kernel to transmit, and what its answer means |
 //! | `program` | the XDP program that hands packets to the sockets |
 //! | `device`, `netlink` | network devices: queues, addresses, events |
-//! | `ring`, `mapping`, `abi` | the kernel's rings |
+//! | `xsk`, `bind`, `socket` | making sockets, all over one packet memory |
+//! | `rx`, `tx`, `link`, `stats` | their two halves, which move packets |
+//! | `ring`, `mapping`, `abi`, `sys` | the kernel's rings and calls |
 //!
 //! This is the only crate with `unsafe`, and only in the files that say so at their head.
 
 mod abi;
+mod bind;
 mod cache;
 mod device;
 mod error;
 mod frame;
 pub mod kick;
 mod ledger;
+mod link;
 mod mapping;
 mod netlink;
 mod packet;
 mod pool;
 mod program;
 mod ring;
+mod rx;
+mod socket;
 mod stats;
+mod sys;
+mod tx;
 mod umem;
+mod xsk;
 
 pub use abi::Desc;
 pub use cache::FrameCache;
 pub use device::{Device, Promiscuous, Queues};
 pub use error::{Error, Result};
 pub use ledger::Ledger;
+pub use link::LinkState;
 pub use netlink::{LinkEvent, LinkEvents, LinkMonitor};
 pub use packet::XskPacket;
 pub use program::{Attach, AttachMode, RedirectProgram};
 pub use ring::{Consumer, Entry, MAX_RING, Producer};
+pub use rx::XskRx;
+pub use socket::{KernelStats, Quarantine, SocketStats};
 pub use stats::{RxStats, TxStats};
+pub use tx::XskTx;
 pub use umem::{Hugepages, Umem, UmemConfig};
+pub use xsk::{InForce, Mode, UmemGroup, Xsk, XskConfig};

@@ -41,6 +41,8 @@ pub struct TxStats {
     pub csum_requests: Counter,
     /// Packets whose checksum was completed here.
     pub csum_software: Counter,
+    /// Packets copied because their frames were of another packet memory.
+    pub foreign_copies: Counter,
     /// Addresses in the completion ring that are not lent to this ring.
     pub bad_completions: Counter,
     /// Gauge: packets not yet taken by the kernel.

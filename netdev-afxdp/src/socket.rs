@@ -1,0 +1,97 @@
+//! An open AF_XDP socket as seen by those who do not own a half: its counters, its end.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Weak};
+
+use crate::sys;
+use crate::umem::Umem;
+
+/// The file descriptor; closed when both halves are gone.
+#[derive(Debug)]
+pub(crate) struct Socket(pub(crate) OwnedFd);
+
+impl AsFd for Socket {
+    #[inline]
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// The six counters of XDP_STATISTICS.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KernelStats {
+    /// Received packets dropped for other reasons (larger than a frame, no memory).
+    pub rx_dropped: u64,
+    /// Fill ring addresses that the kernel found invalid.
+    pub rx_invalid_descs: u64,
+    /// Tx ring descriptors that the kernel found invalid.
+    pub tx_invalid_descs: u64,
+    /// Received packets dropped because the rx ring was full.
+    pub rx_ring_full: u64,
+    /// Received packets dropped because the fill ring was empty.
+    pub rx_fill_ring_empty_descs: u64,
+    /// Times the kernel looked for something to send and found the tx ring empty.
+    pub tx_ring_empty_descs: u64,
+}
+
+/// Reads the kernel's counters from any thread; does not keep the socket open.
+#[derive(Clone, Debug)]
+pub struct SocketStats(Weak<Socket>);
+
+impl SocketStats {
+    /// The counters; `None` once the socket is closed, or if the kernel refuses.
+    #[must_use]
+    pub fn read(&self) -> Option<KernelStats> {
+        let socket = self.0.upgrade()?;
+        let stats: libc::xdp_statistics =
+            sys::get_option(socket.as_fd(), libc::SOL_XDP, libc::XDP_STATISTICS).ok()?;
+        Some(KernelStats {
+            rx_dropped: stats.rx_dropped,
+            rx_invalid_descs: stats.rx_invalid_descs,
+            tx_invalid_descs: stats.tx_invalid_descs,
+            rx_ring_full: stats.rx_ring_full,
+            rx_fill_ring_empty_descs: stats.rx_fill_ring_empty_descs,
+            tx_ring_empty_descs: stats.tx_ring_empty_descs,
+        })
+    }
+
+    pub(crate) fn of(socket: &Arc<Socket>) -> Self {
+        Self(Arc::downgrade(socket))
+    }
+
+    /// True once both halves are closed.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+}
+
+/// The frames that the kernel still owed to a closed half of a socket. They are out of use until
+/// [`Quarantine::reclaim`].
+#[derive(Debug)]
+#[must_use = "the frames are lost until they are reclaimed"]
+pub struct Quarantine {
+    umem: &'static Umem,
+    id: u16,
+    socket: Weak<Socket>,
+}
+
+impl Quarantine {
+    pub(crate) fn new(umem: &'static Umem, id: u16, socket: &Arc<Socket>) -> Self {
+        Self { umem, id, socket: Arc::downgrade(socket) }
+    }
+
+    /// Takes the frames back into the pool; how many they were. The caller answers for it that the
+    /// queue is bound no more: in copy mode on veth that is so as soon as the socket is closed; a device
+    /// that sends from the pages, or zero-copy mode, may use the frames until the kernel reports
+    /// the queue unbound.
+    ///
+    /// # Errors
+    /// Gives the frames back to the caller while the other half of the socket is open.
+    pub fn reclaim(self) -> Result<usize, Self> {
+        if self.socket.strong_count() > 0 {
+            return Err(self);
+        }
+        Ok(self.umem.reclaim_id(self.id))
+    }
+}

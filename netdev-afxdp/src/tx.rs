@@ -1,0 +1,439 @@
+//! The transmit half of a socket: tx ring and completion ring, one owner at a time.
+//!
+//! When to call the kernel is decided by [`Kick`]; here is what it acts on, and the counting.
+//!
+//! Invariants: frames in the tx ring and in the kernel together are at most the completion ring's size,
+//! so that everything can come back; a packet is counted once, as sent or as dropped, when the kernel's
+//! consumer index passes its last descriptor; every descriptor in the ring is one that the kernel
+//! accepts (its data lies in its frame, a checksum request lies in the first descriptor).
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use xvs_datapath::csum::{self, CsumRequest, Unfinished};
+use xvs_datapath::{CopyPacket, DropCounters, DropReason, Nanos, Packet, TxQueue};
+
+use crate::abi::Desc;
+use crate::cache::FrameCache;
+use crate::error::Result;
+use crate::kick::{Kick, KickReport, TxKernel, Verdict};
+use crate::ledger::Owner;
+use crate::link::LinkState;
+use crate::packet::XskPacket;
+use crate::ring::{Consumer, Producer};
+use crate::rx::home;
+use crate::socket::{Quarantine, Socket};
+use crate::stats::TxStats;
+use crate::sys;
+use crate::umem::Umem;
+use crate::xsk::InForce;
+
+/// While the carrier is off nothing moves; a thread that sleeps looks again after this time.
+const NO_CARRIER_PAUSE: Nanos = Nanos::from_millis(10);
+
+/// Transmits on one queue. Dropped or closed, its rings are unmapped, and the frames with the kernel
+/// are quarantined.
+#[derive(Debug)]
+pub struct XskTx {
+    kick: Kick,
+    verdict: Verdict,
+    side: Side,
+    /// Used only when the thread's cache has frames of another packet memory.
+    own_cache: Option<FrameCache>,
+}
+
+/// All but the kick protocol's own state, which acts on this.
+#[derive(Debug)]
+struct Side {
+    tx: Producer<Desc>,
+    completion: Consumer<u64>,
+    umem: &'static Umem,
+    id: u16,
+    zero_copy: bool,
+    tx_metadata: bool,
+    link: Arc<LinkState>,
+    stats: Arc<TxStats>,
+    /// Frames in the tx ring or with the kernel.
+    outstanding: u32,
+    count: Count,
+    /// Last: closed after the rings are unmapped.
+    socket: Arc<Socket>,
+}
+
+/// How far the packets in the tx ring are counted.
+#[derive(Debug, Default)]
+struct Count {
+    /// The kernel's consumer index as of the last look.
+    index: u32,
+    /// Packets before it whose last descriptor is not.
+    queued: u32,
+    /// Bytes of the packet that the index is in.
+    partial: u64,
+    /// Packets that the kernel reported as dropped (EBUSY) before it published that it took them.
+    owed_drops: u32,
+    /// The most packets that one call took.
+    max_per_kick: u32,
+}
+
+/// What a look at the consumer index found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Taken {
+    packets: u32,
+    bytes: u64,
+    dropped: u32,
+}
+
+impl Count {
+    /// Counts up to the consumer index. `busy`: the call just made reported a drop. The dropped packet is
+    /// the last one that the call took; if the kernel has not published it, it is the first of the next
+    /// advance.
+    fn advance(&mut self, tx: &Producer<Desc>, busy: bool) -> Taken {
+        let to = tx.consumed();
+        // The kernel may take an index back (device busy in the middle of a packet).
+        let n = to.wrapping_sub(self.index);
+        let n = if n > tx.size() { 0 } else { n };
+        let (mut taken, mut last) = (Taken::default(), 0);
+        for _ in 0..n {
+            let desc = tx.entry(self.index);
+            self.index = self.index.wrapping_add(1);
+            self.partial += u64::from(desc.len);
+            if !desc.is_last() {
+                continue;
+            }
+            let bytes = std::mem::take(&mut self.partial);
+            self.queued = self.queued.saturating_sub(1);
+            if self.owed_drops > 0 {
+                self.owed_drops -= 1;
+                taken.dropped += 1;
+            } else {
+                taken.packets += 1;
+                taken.bytes += bytes;
+                last = bytes;
+            }
+        }
+        if busy && taken.packets > 0 {
+            taken.packets -= 1;
+            taken.bytes -= last;
+            taken.dropped += 1;
+        } else if busy {
+            self.owed_drops += 1;
+        }
+        taken
+    }
+}
+
+impl XskTx {
+    pub(crate) fn new(
+        umem: &'static Umem,
+        (tx, completion): (Producer<Desc>, Consumer<u64>),
+        in_force: &InForce,
+        (link, socket): (Arc<LinkState>, Arc<Socket>),
+    ) -> Result<Self> {
+        let stats = Arc::new(TxStats::default());
+        let id = umem.register(Owner::Tx(Arc::clone(&stats)))?;
+        let count = Count { index: tx.index(), ..Count::default() };
+        let &InForce { zero_copy, tx_metadata, tx_budget, .. } = in_force;
+        let side = Side {
+            tx,
+            completion,
+            umem,
+            id,
+            zero_copy,
+            tx_metadata,
+            link,
+            stats,
+            outstanding: 0,
+            count,
+            socket,
+        };
+        Ok(Self { kick: Kick::new(tx_budget), verdict: Verdict::Done, side, own_cache: None })
+    }
+
+    /// Its counters.
+    #[must_use]
+    pub fn stats(&self) -> Arc<TxStats> {
+        Arc::clone(&self.side.stats)
+    }
+
+    /// The packet memory.
+    #[must_use]
+    pub fn umem(&self) -> &'static Umem {
+        self.side.umem
+    }
+
+    /// Frames in the tx ring or with the kernel: what [`TxQueue::flush`] has still to bring back.
+    #[must_use]
+    pub fn outstanding(&self) -> u32 {
+        self.side.outstanding
+    }
+
+    /// How the last pass left the queue. [`Verdict::Unbound`] and [`Verdict::Broken`] are final: close it.
+    #[must_use]
+    pub fn verdict(&self) -> Verdict {
+        self.verdict
+    }
+
+    /// When a thread that wants to sleep must call [`TxQueue::flush`] again; `None`: when it has packets
+    /// for this queue.
+    #[must_use]
+    pub fn next_wake(&self, now: Nanos) -> Option<Nanos> {
+        let wake = self.kick.next_wake(now)?;
+        if self.side.link.carrier() {
+            return Some(wake);
+        }
+        Some(wake.max(Nanos(now.0.saturating_add(NO_CARRIER_PAUSE.0))))
+    }
+
+    /// Closes this half: packets that the kernel has not taken are counted as
+    /// [`DropReason::TxFlushed`], what is completed goes to `cache`. The socket closes with its last half.
+    pub fn close(mut self, cache: &mut FrameCache, drops: &DropCounters) -> Quarantine {
+        if self.verdict != Verdict::Broken {
+            self.side.reap(home(self.side.umem, cache, &mut self.own_cache));
+        }
+        self.side.settle(false, drops);
+        // What the kernel takes between the last look and the end of the socket is counted here, too.
+        drops.add(DropReason::TxFlushed, u64::from(self.side.count.queued));
+        Quarantine::new(self.side.umem, self.side.id, &self.side.socket)
+    }
+
+    /// Why nothing can be sent now.
+    fn refusal(&self) -> Option<DropReason> {
+        match self.verdict {
+            Verdict::Unbound | Verdict::Broken => Some(DropReason::PortDown),
+            _ if !self.side.link.carrier() => Some(DropReason::NoCarrier),
+            Verdict::Done
+            | Verdict::More
+            | Verdict::Blocked
+            | Verdict::Down
+            | Verdict::Failed(_) => None,
+        }
+    }
+
+    /// A packet of this queue's memory, or the reason why there is none; the original is then the
+    /// caller's again.
+    #[inline]
+    fn localize(&mut self, packet: XskPacket) -> Result<XskPacket, (XskPacket, DropReason)> {
+        if std::ptr::eq(packet.umem(), self.side.umem) {
+            return Ok(packet);
+        }
+        let umem = self.side.umem;
+        let own = self.own_cache.get_or_insert_with(|| FrameCache::new(umem, 0));
+        match own.copy(&packet) {
+            Some(copy) => {
+                self.side.stats.foreign_copies.add(1);
+                own.free(packet);
+                Ok(copy)
+            }
+            None => Err((packet, DropReason::NoFrame)),
+        }
+    }
+
+    fn note(&mut self, report: &KickReport) {
+        self.verdict = report.verdict;
+        let stats = &self.side.stats;
+        if report.calls > 0 {
+            stats.kicks.add(u64::from(report.calls));
+            stats.eagain.add(u64::from(report.again));
+            stats.ebusy.add(u64::from(report.busy_drops));
+            stats.errors.add(u64::from(report.errors));
+            stats.max_per_kick.set(u64::from(self.side.count.max_per_kick));
+        }
+    }
+}
+
+impl Side {
+    /// Puts a packet into the ring; gives it back with the reason if it may not or cannot go there.
+    #[inline]
+    fn push(&mut self, mut packet: XskPacket) -> Result<(), (XskPacket, DropReason)> {
+        if !self.link.fits(packet.len(), packet.head()) {
+            return Err((packet, DropReason::Mtu));
+        }
+        let n = u32::try_from(packet.n_frames()).unwrap_or(u32::MAX);
+        let returnable = self.completion.size().saturating_sub(self.outstanding);
+        if n > self.tx.free(n).min(returnable) {
+            return Err((packet, DropReason::TxFull));
+        }
+        let mut options = self.finish_checksum(&mut packet);
+        for (at, segment) in (1..).zip(packet.segments()) {
+            let more = if at < n { Desc::CONTINUED } else { 0 };
+            let addr = (u64::from(segment.index) << self.umem.shift()) + u64::from(segment.offset);
+            // There is room, as checked above.
+            let _ = self.tx.push(Desc {
+                addr,
+                len: u32::from(segment.len),
+                options: std::mem::take(&mut options) | more,
+            });
+        }
+        packet.into_frames(|frame| {
+            self.umem.lend(frame, self.id);
+        });
+        self.outstanding += n;
+        self.count.queued += 1;
+        Ok(())
+    }
+
+    /// Completes the checksum that the packet's sender left to its hardware, or asks the kernel to; the
+    /// descriptor's options for that.
+    #[inline]
+    fn finish_checksum(&self, packet: &mut XskPacket) -> u32 {
+        let request = match csum::unfinished(packet.head(), packet.layers()) {
+            None => return 0,
+            Some(Unfinished::Sum(request)) if self.tx_metadata => request,
+            Some(Unfinished::Sum(_) | Unfinished::Crc) => {
+                csum::complete_in_software(packet);
+                self.stats.csum_software.add(1);
+                return 0;
+            }
+        };
+        let CsumRequest { start, offset } = request;
+        // Beyond the first descriptor the kernel would refuse the packet for ever.
+        if usize::from(start) + usize::from(offset) + 2 > packet.head().len() {
+            csum::complete_in_software(packet);
+            self.stats.csum_software.add(1);
+            return 0;
+        }
+        let metadata = packet.metadata_mut();
+        metadata.fill(0);
+        put(metadata, 0, u64::from(libc::XDP_TXMD_FLAGS_CHECKSUM).to_ne_bytes());
+        put(metadata, 8, start.to_ne_bytes());
+        put(metadata, 10, offset.to_ne_bytes());
+        self.stats.csum_requests.add(1);
+        Desc::METADATA
+    }
+
+    /// Takes back what is completed.
+    fn reap(&mut self, cache: &mut FrameCache) -> u32 {
+        let n = self.completion.available(u32::MAX);
+        for at in 0..n {
+            match self.umem.take_back(self.completion.peek(at), self.id) {
+                Some((frame, _)) => {
+                    self.outstanding -= 1;
+                    cache.put(frame);
+                }
+                None => self.stats.bad_completions.add(1),
+            }
+        }
+        if n > 0 {
+            self.completion.release(n);
+        }
+        n
+    }
+
+    /// Counts what the kernel took since the last look. `busy`: it just reported a drop.
+    fn settle(&mut self, busy: bool, drops: &DropCounters) -> Taken {
+        let taken = self.count.advance(&self.tx, busy);
+        if taken != Taken::default() {
+            self.stats.packets.add(u64::from(taken.packets));
+            self.stats.bytes.add(taken.bytes);
+            if taken.dropped > 0 {
+                drops.add(DropReason::TxBusy, u64::from(taken.dropped));
+            }
+        }
+        taken
+    }
+
+    /// Shows where the frames are. A frame may be completed before its index is published.
+    fn gauge(&self) {
+        let ring = self.tx.index().wrapping_sub(self.count.index).min(self.outstanding);
+        self.stats.queued.set(u64::from(self.count.queued));
+        self.stats.queued_frames.set(u64::from(ring));
+        self.stats.kernel_frames.set(u64::from(self.outstanding - ring));
+    }
+}
+
+/// Writes a field of the metadata.
+fn put<const N: usize>(metadata: &mut [u8], at: usize, value: [u8; N]) {
+    if let Some(field) = metadata.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
+        *field = value;
+    }
+}
+
+/// What the kick protocol acts on during a pass.
+struct Pass<'a> {
+    side: &'a mut Side,
+    cache: &'a mut FrameCache,
+    drops: &'a DropCounters,
+}
+
+impl TxKernel for Pass<'_> {
+    fn pending(&self) -> u32 {
+        self.side.tx.index().wrapping_sub(self.side.tx.consumed())
+    }
+
+    fn reap(&mut self) -> u32 {
+        self.side.reap(self.cache)
+    }
+
+    fn send(&mut self) -> Result<(), i32> {
+        let outcome = sys::kick_tx(self.side.socket.as_fd());
+        // Only the copy path drops a packet when it says EBUSY; a driver's EBUSY means later.
+        let outcome = match outcome {
+            Err(libc::EBUSY) if self.side.zero_copy => Err(libc::EAGAIN),
+            outcome => outcome,
+        };
+        let taken = self.side.settle(outcome == Err(libc::EBUSY), self.drops);
+        let packets = taken.packets + taken.dropped;
+        self.side.count.max_per_kick = self.side.count.max_per_kick.max(packets);
+        outcome
+    }
+
+    fn needs_kick(&self) -> bool {
+        // Without carrier every call would cost a packet; what is queued waits for it.
+        self.side.link.carrier() && (!self.side.zero_copy || self.side.tx.needs_wakeup())
+    }
+}
+
+impl TxQueue for XskTx {
+    type Packet = XskPacket;
+    type Cache = FrameCache;
+
+    fn enqueue(
+        &mut self,
+        bin: &mut Vec<XskPacket>,
+        cache: &mut FrameCache,
+        drops: &DropCounters,
+        _now: Nanos,
+    ) {
+        if let Some(reason) = self.refusal() {
+            drops.add(reason, bin.len() as u64);
+            cache.free_all(bin);
+            return;
+        }
+        for packet in bin.drain(..) {
+            let queued = self.localize(packet).and_then(|packet| self.side.push(packet));
+            if let Err((packet, reason)) = queued {
+                drops.add(reason, 1);
+                cache.free(packet);
+            }
+        }
+        self.side.tx.submit();
+        self.side.gauge();
+    }
+
+    fn flush(&mut self, cache: &mut FrameCache, drops: &DropCounters, now: Nanos) {
+        if self.side.outstanding == 0 && self.side.count.queued == 0 {
+            return;
+        }
+        let cache = home(self.side.umem, cache, &mut self.own_cache);
+        let report = self.kick.run(&mut Pass { side: &mut self.side, cache, drops }, now);
+        self.side.settle(false, drops);
+        self.note(&report);
+        self.side.gauge();
+    }
+
+    fn queued(&self) -> usize {
+        self.side.count.queued as usize
+    }
+}
+
+impl AsFd for XskTx {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.side.socket.as_fd()
+    }
+}
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        self.umem.quarantine(self.id);
+    }
+}
