@@ -147,6 +147,7 @@ pub enum Error {
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
 impl fmt::Display for Error {
+    #[expect(clippy::too_many_lines, reason = "one message for each variant")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::FrameSize { size } => write!(
