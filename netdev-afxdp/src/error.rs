@@ -95,6 +95,17 @@ pub enum Error {
         /// How many it has, where known.
         queues: Option<u32>,
     },
+    /// The interface has fewer queues than wanted.
+    TooFewQueues {
+        /// The interface.
+        port: String,
+        /// The first queue, from 0.
+        first: u32,
+        /// How many from there.
+        wanted: u32,
+        /// How many it has.
+        queues: u32,
+    },
     /// Another socket is bound to the queue, or the kernel has not yet let go of an earlier one.
     QueueBusy {
         /// The interface.
@@ -206,6 +217,11 @@ impl fmt::Display for Error {
                 queues.map_or(Ok(()), |n| write!(f, ", it has {n}"))?;
                 f.write_str(": ask for fewer queues or raise them with ethtool -L")
             }
+            Self::TooFewQueues { port, first, wanted, queues } => write!(
+                f,
+                "{port} has {queues} rx queues, too few for {wanted} from queue {first} on: lower \
+                 n-rxq, or raise them with ethtool -L {port}"
+            ),
             Self::QueueBusy { port, queue } => write!(
                 f,
                 "queue {queue} of {port} is bound by another AF_XDP socket, or one that was closed is \
@@ -250,6 +266,14 @@ impl fmt::Display for Error {
     }
 }
 
+impl Error {
+    /// True when the interface may do better in another XDP mode.
+    #[must_use]
+    pub fn is_about_mode(&self) -> bool {
+        matches!(self, Self::NoZeroCopy { .. } | Self::AttachRefused { .. })
+    }
+}
+
 impl core::error::Error for Error {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
@@ -270,6 +294,7 @@ impl core::error::Error for Error {
             | Self::MissingCapability { .. }
             | Self::NoSuchInterface { .. }
             | Self::NoSuchQueue { .. }
+            | Self::TooFewQueues { .. }
             | Self::QueueBusy { .. }
             | Self::NoZeroCopy { .. }
             | Self::ForeignProgram { .. }

@@ -8,6 +8,7 @@
 //! | `program` | the XDP program that hands packets to the sockets |
 //! | `device`, `netlink` | network devices: queues, addresses, events |
 //! | `xsk`, `bind`, `socket` | making sockets, all over one packet memory |
+//! | `netdev` | a device as a port: program, sockets and mode together |
 //! | `rx`, `tx`, `link`, `stats` | their two halves, which move packets |
 //! | `ring`, `mapping`, `abi`, `sys` | the kernel's rings and calls |
 //!
@@ -23,6 +24,7 @@ pub mod kick;
 mod ledger;
 mod link;
 mod mapping;
+mod netdev;
 mod netlink;
 mod packet;
 mod pool;
@@ -42,6 +44,7 @@ pub use device::{Device, Promiscuous, Queues};
 pub use error::{Error, Result};
 pub use ledger::Ledger;
 pub use link::LinkState;
+pub use netdev::{Drain, Netdev, NetdevOptions, UmemGroups, XdpMode};
 pub use netlink::{LinkEvent, LinkEvents, LinkMonitor};
 pub use packet::XskPacket;
 pub use program::{Attach, AttachMode, RedirectProgram};

@@ -55,6 +55,11 @@ impl SocketStats {
         })
     }
 
+    /// The socket, if it is still open.
+    pub(crate) fn socket(&self) -> Option<Arc<Socket>> {
+        self.0.upgrade()
+    }
+
     pub(crate) fn of(socket: &Arc<Socket>) -> Self {
         Self(Arc::downgrade(socket))
     }

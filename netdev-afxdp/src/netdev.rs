@@ -1,0 +1,348 @@
+//! A network interface as a port: its program, its sockets, and the kind of XDP that it can do.
+//!
+//! [`Netdev::open`] tries the wanted mode, or the fastest that works: zero-copy, native, generic. The mode
+//! is decided before a socket joins the others' registration of the packet memory, as sockets that
+//! join inherit zero-copy or copy from the first. Packets arrive from [`Netdev::enter`] on and no more
+//! after [`Netdev::leave`].
+
+use std::fmt;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use xvs_datapath::QueueId;
+
+use crate::device::{Device, Promiscuous};
+use crate::error::{Error, Result};
+use crate::link::LinkState;
+use crate::program::{Attach, AttachMode, RedirectProgram};
+use crate::socket::{Quarantine, SocketStats};
+use crate::umem::Umem;
+use crate::xsk::{Mode, UmemGroup, Xsk, XskConfig};
+
+/// The kind of XDP on an interface, the fastest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum XdpMode {
+    /// The device reads and writes the packet memory.
+    ZeroCopy,
+    /// The driver runs the program, the kernel copies.
+    Native,
+    /// The kernel runs the program after the driver, and copies.
+    Generic,
+}
+
+impl XdpMode {
+    /// All, in the order in which they are tried.
+    pub const ALL: [Self; 3] = [Self::ZeroCopy, Self::Native, Self::Generic];
+
+    fn attach(self) -> AttachMode {
+        match self {
+            Self::ZeroCopy | Self::Native => AttachMode::Native,
+            Self::Generic => AttachMode::Generic,
+        }
+    }
+}
+
+impl fmt::Display for XdpMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::ZeroCopy => "native-with-zerocopy",
+            Self::Native => "native",
+            Self::Generic => "generic",
+        })
+    }
+}
+
+/// What is wanted of an interface.
+#[derive(Clone, Copy, Debug)]
+pub struct NetdevOptions<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The mode, or the fastest that works.
+    pub mode: Option<XdpMode>,
+    /// How many queues, at least 1.
+    pub n_rxq: u32,
+    /// The first of them.
+    pub start_queue: u32,
+    /// Entries of each rx ring.
+    pub rx_ring: u32,
+    /// Entries of each tx ring.
+    pub tx_ring: u32,
+    /// Descriptors per call, or the best.
+    pub tx_budget: Option<u32>,
+    /// Send buffer in bytes, or what a full ring needs.
+    pub sndbuf: Option<u32>,
+    /// Replace the program of somebody else.
+    pub force: bool,
+}
+
+/// The two registrations of the packet memory: one for each way of moving packets.
+#[derive(Debug)]
+pub struct UmemGroups {
+    copy: UmemGroup,
+    zero_copy: UmemGroup,
+}
+
+impl UmemGroups {
+    /// Nothing is registered before the first socket.
+    #[must_use]
+    pub fn new(umem: &'static Umem) -> Self {
+        Self {
+            copy: UmemGroup::new(umem, Mode::Copy, true),
+            zero_copy: UmemGroup::new(umem, Mode::ZeroCopy, false),
+        }
+    }
+
+    fn of(&mut self, mode: XdpMode) -> &mut UmemGroup {
+        match mode {
+            XdpMode::ZeroCopy => &mut self.zero_copy,
+            XdpMode::Native | XdpMode::Generic => &mut self.copy,
+        }
+    }
+}
+
+/// An interface with its program attached and its sockets bound.
+#[derive(Debug)]
+pub struct Netdev {
+    device: Device,
+    mode: XdpMode,
+    stepped_down: Option<String>,
+    program: RedirectProgram,
+    sockets: Vec<(QueueId, SocketStats)>,
+    link: Arc<LinkState>,
+    _promiscuous: Promiscuous,
+}
+
+impl Netdev {
+    /// Looks at an interface and refuses what it cannot be asked for; changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchInterface`], [`Error::TooFewQueues`], or what the kernel says.
+    pub fn inspect(options: &NetdevOptions<'_>) -> Result<Device> {
+        let device = Device::find(options.name)?;
+        let end = options.start_queue.saturating_add(options.n_rxq);
+        if end > device.queues.rx {
+            return Err(Error::TooFewQueues {
+                port: options.name.to_owned(),
+                first: options.start_queue,
+                wanted: options.n_rxq,
+                queues: device.queues.rx,
+            });
+        }
+        Ok(device)
+    }
+
+    /// Attaches the program, makes a socket for each queue, and switches to promiscuous mode. On an error
+    /// nothing is left behind.
+    ///
+    /// # Errors
+    /// Why the wanted mode, or the last one tried, does not work.
+    pub fn open(
+        groups: &mut UmemGroups,
+        options: &NetdevOptions<'_>,
+    ) -> Result<(Self, Vec<(QueueId, Xsk)>)> {
+        let device = Self::inspect(options)?;
+        let mut steps: Vec<String> = Vec::new();
+        let modes = XdpMode::ALL.into_iter().filter(|&mode| options.mode.is_none_or(|m| m == mode));
+        let mut failed = None;
+        for mode in modes {
+            match Opened::new(groups, options, &device, mode) {
+                Ok(opened) => {
+                    let stepped_down = (!steps.is_empty())
+                        .then(|| format!("{mode} is in use because {}", steps.join("; ")));
+                    return Ok(opened.into_netdev(device, mode, stepped_down));
+                }
+                Err(error) if error.is_about_mode() && options.mode.is_none() => {
+                    steps.push(format!("{mode}: {error}"));
+                    failed = Some(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(failed.unwrap_or(Error::NoSuchInterface { port: options.name.to_owned() }))
+    }
+
+    /// Lets packets arrive: puts the sockets into the program's map.
+    ///
+    /// # Errors
+    /// What the kernel says; no packets arrive then.
+    pub fn enter(&self) -> Result<()> {
+        for (queue, socket) in &self.sockets {
+            let socket = socket
+                .socket()
+                .ok_or_else(|| Error::NoSuchInterface { port: self.device.name.clone() })?;
+            if let Err(error) = self.program.set(queue.0, socket.as_fd()) {
+                self.leave();
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the sockets out of the program's map: packets pass to the stack from now on.
+    pub fn leave(&self) {
+        for (queue, _) in &self.sockets {
+            // The kernel takes a closed socket out itself, and a map without device has no packets.
+            let _ = self.program.clear(queue.0);
+        }
+    }
+
+    /// What remains of one of its sockets' halves after its end.
+    #[must_use]
+    pub fn drain(&self, queue: QueueId, quarantine: Quarantine) -> Drain {
+        let driver = self.device.driver.as_deref().unwrap_or_default();
+        Drain {
+            port: self.device.name.clone(),
+            ifindex: self.device.ifindex,
+            queue,
+            copied: self.mode != XdpMode::ZeroCopy && COPYING_DRIVERS.contains(&driver),
+            quarantine: Some(quarantine),
+        }
+    }
+
+    /// The interface as it was when it was opened.
+    #[must_use]
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The mode in use.
+    #[must_use]
+    pub fn mode(&self) -> XdpMode {
+        self.mode
+    }
+
+    /// Why no faster mode is in use, if one was tried.
+    #[must_use]
+    pub fn stepped_down(&self) -> Option<&str> {
+        self.stepped_down.as_deref()
+    }
+
+    /// The kernel's id of the program.
+    #[must_use]
+    pub fn program_id(&self) -> u32 {
+        self.program.program_id()
+    }
+
+    /// Packets that passed to the stack because their queue has no socket.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn unbound_packets(&self) -> Result<u64> {
+        self.program.unbound_packets()
+    }
+
+    /// What the transmit halves know of the link; to be kept up to date by whoever watches it.
+    #[must_use]
+    pub fn link(&self) -> &Arc<LinkState> {
+        &self.link
+    }
+}
+
+/// Drivers that copy what an AF_XDP socket in copy mode sends, so that nothing refers to the packet memory
+/// once the socket is closed.
+const COPYING_DRIVERS: [&str; 2] = ["veth", "tun"];
+
+/// The frames of a closed half of a socket, until they may be used again.
+#[derive(Debug)]
+pub struct Drain {
+    port: String,
+    ifindex: u32,
+    queue: QueueId,
+    copied: bool,
+    quarantine: Option<Quarantine>,
+}
+
+impl Drain {
+    /// Takes the frames back if the kernel provably has let go of the queue; true when that is done.
+    pub fn reclaim(&mut self) -> bool {
+        if !self.copied && !self.is_unbound() {
+            return false;
+        }
+        match self.quarantine.take().map(Quarantine::reclaim) {
+            None | Some(Ok(_)) => true,
+            Some(Err(quarantine)) => {
+                self.quarantine = Some(quarantine);
+                false
+            }
+        }
+    }
+
+    /// The port whose socket it was.
+    #[must_use]
+    pub fn port(&self) -> &str {
+        &self.port
+    }
+
+    fn is_unbound(&self) -> bool {
+        match Device::find(&self.port) {
+            // Whatever was bound to a device is unbound with the end of the device.
+            Err(Error::NoSuchInterface { .. }) => true,
+            Ok(device) if device.ifindex != self.ifindex => true,
+            Ok(device) => device.is_queue_bound(self.queue.0) == Some(false),
+            Err(_) => false,
+        }
+    }
+}
+
+/// An attempt in one mode.
+struct Opened {
+    program: RedirectProgram,
+    sockets: Vec<(QueueId, Xsk)>,
+    link: Arc<LinkState>,
+    promiscuous: Promiscuous,
+}
+
+impl Opened {
+    fn new(
+        groups: &mut UmemGroups,
+        options: &NetdevOptions<'_>,
+        device: &Device,
+        mode: XdpMode,
+    ) -> Result<Self> {
+        let program = RedirectProgram::attach(&Attach {
+            ifindex: device.ifindex,
+            port: options.name,
+            mode: mode.attach(),
+            n_queues: device.queues.rx,
+            frags: mode != XdpMode::ZeroCopy,
+            force: options.force,
+        })?;
+        let link = Arc::new(LinkState::new(device.carrier, device.mtu));
+        let group = groups.of(mode);
+        let mut sockets = Vec::new();
+        for queue in (options.start_queue..).take(options.n_rxq as usize).map(QueueId) {
+            let config = XskConfig {
+                port: options.name.to_owned(),
+                ifindex: device.ifindex,
+                queue,
+                n_tx_queues: Some(device.queues.tx),
+                rx_ring: options.rx_ring,
+                tx_ring: options.tx_ring,
+                tx_budget: options.tx_budget,
+                sndbuf: options.sndbuf,
+                mtu: device.mtu,
+            };
+            sockets.push((queue, group.open(&config, Arc::clone(&link))?));
+        }
+        Ok(Self { program, sockets, link, promiscuous: device.promiscuous()? })
+    }
+
+    fn into_netdev(
+        self,
+        device: Device,
+        mode: XdpMode,
+        stepped_down: Option<String>,
+    ) -> (Netdev, Vec<(QueueId, Xsk)>) {
+        let sockets = self.sockets.iter().map(|(queue, xsk)| (*queue, xsk.stats.clone())).collect();
+        let netdev = Netdev {
+            device,
+            mode,
+            stepped_down,
+            program: self.program,
+            sockets,
+            link: self.link,
+            _promiscuous: self.promiscuous,
+        };
+        (netdev, self.sockets)
+    }
+}
