@@ -5,6 +5,7 @@
 mod command;
 mod commands;
 mod conn;
+mod coverage;
 mod error;
 mod info;
 mod protocol;
@@ -13,6 +14,7 @@ mod server;
 mod switchd;
 
 pub use command::{Command, Context, Outcome, execute, sorted};
+pub use coverage::{Coverage, Event};
 pub use error::CtlError;
 pub use info::{
     BridgeInfo, ConfigView, Drops, FdbEntry, FdbStats, Feature, FlowInfo, FrameLedger, Kicks,

@@ -2,4 +2,5 @@
 
 pub mod ctl;
 pub mod pidfile;
+pub mod registry;
 pub mod rundir;

@@ -1,6 +1,7 @@
-//! The table of commands: to add one, write its file under `commands/` and name it in `ALL` there.
+//! The table of commands: to add one, write its file under `commands/` and name it in a list there.
 
 use super::commands;
+use super::coverage::Coverage;
 use super::protocol::{Format, Request};
 use super::{Control, CtlError, Reply};
 
@@ -11,6 +12,8 @@ pub struct Context<'a> {
     pub control: &'a mut dyn Control,
     /// How this connection wants replies.
     pub format: &'a mut Format,
+    /// How fast things happened lately.
+    pub coverage: &'a Coverage,
 }
 
 /// What a command returns.
@@ -36,7 +39,7 @@ pub struct Command {
 /// All commands, sorted by name.
 #[must_use]
 pub fn sorted() -> Vec<&'static Command> {
-    let mut all = commands::ALL.to_vec();
+    let mut all: Vec<&Command> = commands::all().collect();
     all.sort_by_key(|command| command.name);
     all
 }
@@ -47,7 +50,7 @@ pub fn sorted() -> Vec<&'static Command> {
 /// The protocol's own errors (no such command, number and type of arguments), or the command's.
 pub fn execute(context: &mut Context<'_>, request: &Request) -> Outcome {
     let name = &request.method;
-    let found = commands::ALL.iter().find(|command| command.name == name);
+    let found = commands::all().find(|command| command.name == name);
     let command = found.ok_or_else(|| CtlError::UnknownCommand(name.clone()))?;
     let n = request.params.len();
     if n < command.min_args {
@@ -59,5 +62,6 @@ pub fn execute(context: &mut Context<'_>, request: &Request) -> Outcome {
     let strings = request.params.iter().map(|param| param.as_str().map(str::to_owned));
     let args: Option<Vec<String>> = strings.collect();
     let args = args.ok_or_else(|| CtlError::NonStringArgument { command: name.clone() })?;
-    (command.run)(context, &args)
+    let outcome = (command.run)(context, &args);
+    if name.starts_with("dpctl/") { outcome.map_err(CtlError::of_dpctl) } else { outcome }
 }

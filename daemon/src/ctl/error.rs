@@ -58,14 +58,15 @@ pub enum CtlError {
         /// What is wrong with it.
         detail: String,
     },
-    /// A failed operation of the datapath, worded as Open vSwitch's dpctl does:
-    /// `xvswitchd: WHAT (WHY)`.
+    /// A failed operation of the datapath, worded as Open vSwitch does: `WHAT (WHY)`.
     Datapath {
         /// What was tried, as `updating flow table`.
         what: String,
         /// Why it failed, as `File exists`.
         why: String,
     },
+    /// What a dpctl command refused: the text begins with the name of the program.
+    Dpctl(Box<CtlError>),
     /// The reply would not fit into the memory for replies.
     ReplyTooLong {
         /// Its bytes.
@@ -103,9 +104,10 @@ impl fmt::Display for CtlError {
             Self::NotFound { kind, name } => write!(f, "no {kind} named {name}"),
             Self::Exists { kind, name } => write!(f, "there is already a {kind} named {name}"),
             Self::Parse { what, detail } => {
-                write!(f, "xvswitchd: parsing {what} ({detail}) (Invalid argument)")
+                write!(f, "parsing {what} ({detail}) (Invalid argument)")
             }
-            Self::Datapath { what, why } => write!(f, "xvswitchd: {what} ({why})"),
+            Self::Datapath { what, why } => write!(f, "{what} ({why})"),
+            Self::Dpctl(error) => write!(f, "xvswitchd: {error}"),
             Self::ReplyTooLong { size, limit } => write!(
                 f,
                 "the reply has {size} bytes and {limit} are allowed now: \
@@ -118,3 +120,11 @@ impl fmt::Display for CtlError {
 }
 
 impl core::error::Error for CtlError {}
+
+impl CtlError {
+    /// As dpctl words it: all but unknown options begin with the name of the program.
+    #[must_use]
+    pub fn of_dpctl(self) -> Self {
+        if matches!(self, Self::UnknownOption(_)) { self } else { Self::Dpctl(Box::new(self)) }
+    }
+}

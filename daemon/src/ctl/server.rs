@@ -14,6 +14,7 @@ use slog::{Logger, warn};
 
 use super::command::{self, Context};
 use super::conn::{Conn, REPLY_SIZE, Turn};
+use super::coverage::Coverage;
 use super::protocol::{self, Request};
 use super::{Control, CtlError};
 
@@ -39,6 +40,7 @@ pub struct CtlServer {
     clients: Vec<Option<Conn>>,
     /// Clients (by place) that can move on.
     ready: VecDeque<usize>,
+    coverage: Coverage,
     /// There may be more to accept.
     accepting: bool,
     first: usize,
@@ -68,6 +70,7 @@ impl CtlServer {
             listener,
             clients,
             ready: VecDeque::new(),
+            coverage: Coverage::default(),
             accepting: false,
             first: first.0,
             registry,
@@ -127,9 +130,14 @@ impl CtlServer {
         }
     }
 
-    /// To be called about once a second: disconnects clients who do not read, and tries again to
-    /// accept after a failure.
-    pub fn tick(&mut self, now: Instant) {
+    /// To be called about once a second: disconnects clients who do not read, tries again to accept
+    /// after a failure, and takes samples of the counters every five seconds.
+    pub fn tick(&mut self, control: &mut dyn Control, now: Instant) {
+        if self.coverage.is_due(now)
+            && let Err(error) = self.coverage.sample(control, now)
+        {
+            warn!(self.log, "no sample of the counters"; "error" => %error);
+        }
         for place in 0..self.clients.len() {
             let conn = self.clients.get(place).and_then(Option::as_ref);
             if conn.is_some_and(|conn| conn.is_stuck(now)) {
@@ -149,7 +157,8 @@ impl CtlServer {
             Turn::Close => self.close(place),
             Turn::Run(request) => {
                 let limit = REPLY_SIZE.min(TOTAL_UNSENT.saturating_sub(elsewhere));
-                let reply = answer(&request, conn, control, limit);
+                let reply = answer(&request, conn, &self.coverage, control);
+                let reply = bounded(&request, reply, limit);
                 conn.reply(reply, now);
                 self.enqueue(place);
             }
@@ -223,11 +232,20 @@ impl CtlServer {
     }
 }
 
-/// Runs a request and encodes its reply in at most `limit` bytes.
-fn answer(request: &Request, conn: &mut Conn, control: &mut dyn Control, limit: usize) -> Vec<u8> {
-    let mut context = Context { control, format: &mut conn.format };
+/// Runs a request and encodes its reply.
+fn answer(
+    request: &Request,
+    conn: &mut Conn,
+    coverage: &Coverage,
+    control: &mut dyn Control,
+) -> Vec<u8> {
+    let mut context = Context { control, format: &mut conn.format, coverage };
     let outcome = command::execute(&mut context, request);
-    let reply = protocol::encode(&request.id, &outcome, conn.format);
+    protocol::encode(&request.id, &outcome, conn.format)
+}
+
+/// The reply, or a refusal if it has more than `limit` bytes.
+fn bounded(request: &Request, reply: Vec<u8>, limit: usize) -> Vec<u8> {
     if reply.len() <= limit {
         return reply;
     }

@@ -3,6 +3,7 @@
 use core::fmt;
 
 use serde::Serialize;
+use serde::ser::{SerializeStruct, Serializer};
 use xvs_datapath::MacAddr;
 
 use super::{Drops, display_option};
@@ -52,7 +53,7 @@ pub struct Setting {
 }
 
 /// What handing packets to the kernel took.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kicks {
     /// System calls.
     pub calls: u64,
@@ -72,6 +73,19 @@ impl Kicks {
     #[allow(clippy::cast_precision_loss, reason = "a ratio for people")]
     pub fn packets_per_call(&self) -> f64 {
         if self.calls == 0 { 0.0 } else { self.packets as f64 / self.calls as f64 }
+    }
+}
+
+impl Serialize for Kicks {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("Kicks", 6)?;
+        fields.serialize_field("calls", &self.calls)?;
+        fields.serialize_field("packets", &self.packets)?;
+        fields.serialize_field("packets_per_call", &self.packets_per_call())?;
+        fields.serialize_field("eagain", &self.eagain)?;
+        fields.serialize_field("ebusy", &self.ebusy)?;
+        fields.serialize_field("errors", &self.errors)?;
+        fields.end()
     }
 }
 

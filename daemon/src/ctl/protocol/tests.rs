@@ -74,9 +74,10 @@ fn any_id_is_echoed() {
 
 #[test]
 fn wrong_members() {
-    let member = |text: &str| match problem(text.as_bytes()) {
-        Problem::Member(what) => what,
-        other => panic!("{other:?}"),
+    let member = |text: &str| {
+        let problem = problem(text.as_bytes());
+        let Problem::Member(what) = problem else { panic!("{problem:?}") };
+        what
     };
     assert_eq!(member(r#"{"method":"m","params":[]}"#), "it has no \"id\"");
     assert_eq!(member(r#"{"id":null,"method":"m","params":[]}"#), "it has no \"id\"");
