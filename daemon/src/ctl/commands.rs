@@ -1,11 +1,15 @@
 //! One file for each command: its name, its usage, what it does, what it returns.
 
-mod list_commands;
-mod set_options;
-mod version;
+mod args;
+mod builtin;
+mod dpctl;
+mod fdb;
+mod netdev;
+mod xvs;
 
 use super::command::Command;
 
-/// Every command, in any order.
-pub(super) const ALL: &[&Command] =
-    &[&list_commands::COMMAND, &set_options::COMMAND, &version::COMMAND];
+/// Every command, in no order.
+pub(super) fn all() -> impl Iterator<Item = &'static Command> {
+    [builtin::ALL, dpctl::ALL, fdb::ALL, netdev::ALL, xvs::ALL].into_iter().flatten().copied()
+}

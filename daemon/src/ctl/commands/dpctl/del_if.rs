@@ -1,0 +1,27 @@
+//! `dpctl/del-if`: removes ports.
+
+use crate::ctl::CtlError;
+use crate::ctl::command::{Command, Context, Outcome};
+use crate::ctl::commands::args;
+use crate::ctl::reply::Done;
+
+pub(super) const COMMAND: Command = Command {
+    name: "dpctl/del-if",
+    usage: "dp iface...",
+    about: "Remove ports, by name or number; nothing is removed when one of them does not exist.",
+    min_args: 2,
+    max_args: usize::MAX,
+    run,
+};
+
+fn run(context: &mut Context<'_>, args: &[String]) -> Outcome {
+    let (datapath, ports) = args.split_first().ok_or_else(|| CtlError::TooFewArguments {
+        command: COMMAND.name.to_owned(),
+        min: COMMAND.min_args,
+    })?;
+    args::datapath(datapath)?;
+    let names: Vec<String> =
+        ports.iter().map(|port| args::port_name(context, port)).collect::<Result<_, _>>()?;
+    names.iter().try_for_each(|name| context.control.del_port(name))?;
+    Ok(Box::new(Done {}))
+}

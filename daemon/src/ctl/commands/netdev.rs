@@ -1,0 +1,42 @@
+//! Commands of the PMD threads, named as those of Open vSwitch's userspace datapath.
+
+mod pmd_perf_show;
+mod pmd_rxq_show;
+mod pmd_stats_clear;
+mod pmd_stats_show;
+
+use crate::ctl::command::{Command, Context};
+use crate::ctl::commands::args::{self, Args};
+use crate::ctl::{CtlError, PmdStats};
+
+pub(super) const ALL: &[&Command] = &[
+    &pmd_perf_show::COMMAND,
+    &pmd_rxq_show::COMMAND,
+    &pmd_stats_clear::COMMAND,
+    &pmd_stats_show::COMMAND,
+];
+
+/// The statistics of all threads, or of the one that `-pmd` names.
+fn chosen(context: &mut Context<'_>, args: &Args<'_>) -> Result<Vec<PmdStats>, CtlError> {
+    args.rest.iter().try_for_each(|name| args::datapath(name))?;
+    let core = args::core(args.value("-pmd"))?;
+    let mut pmds = context.control.pmd_stats()?;
+    pmds.retain(|pmd| core.is_none_or(|core| core == pmd.core));
+    Ok(pmds)
+}
+
+/// `part / whole`, 0 without a whole.
+#[allow(clippy::cast_precision_loss, reason = "a ratio for people")]
+fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}
+
+/// `part` in per cent of `whole`, 0 without a whole.
+fn percent(part: u64, whole: u64) -> f64 {
+    100.0 * ratio(part, whole)
+}
+
+/// How often packets went through the datapath.
+fn passes(pmd: &PmdStats) -> u64 {
+    pmd.rx_packets + pmd.recirculated
+}

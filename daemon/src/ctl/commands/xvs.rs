@@ -1,0 +1,27 @@
+//! Commands that only this switch has.
+
+mod config_check;
+mod config_reload;
+mod config_show;
+mod counters;
+mod ledger;
+mod port_show;
+mod rule_add;
+mod rule_del;
+mod rule_dump;
+mod status;
+
+use crate::ctl::command::Command;
+
+pub(super) const ALL: &[&Command] = &[
+    &config_check::COMMAND,
+    &config_reload::COMMAND,
+    &config_show::COMMAND,
+    &counters::COMMAND,
+    &ledger::COMMAND,
+    &port_show::COMMAND,
+    &rule_add::COMMAND,
+    &rule_del::COMMAND,
+    &rule_dump::COMMAND,
+    &status::COMMAND,
+];

@@ -1,0 +1,17 @@
+//! `xvs/config-reload`: applies the configuration file again.
+
+use crate::ctl::command::{Command, Context, Outcome};
+use crate::ctl::reply::Lines;
+
+pub(super) const COMMAND: Command = Command {
+    name: "xvs/config-reload",
+    usage: "",
+    about: "Read the configuration file again and apply what changed; on any error nothing changes.",
+    min_args: 0,
+    max_args: 0,
+    run,
+};
+
+fn run(context: &mut Context<'_>, _args: &[String]) -> Outcome {
+    Ok(Box::new(Lines { lines: context.control.config_reload()? }))
+}
