@@ -229,6 +229,13 @@ pub struct RunDir(pub(crate) PathBuf);
 const RUN_DIR_MAX: usize = 80;
 
 impl RunDir {
+    /// A directory given on the command line; `None` when its path is too long.
+    #[must_use]
+    pub fn new(path: &Path) -> Option<Self> {
+        let path = std::path::absolute(path).ok()?;
+        (path.as_os_str().len() <= RUN_DIR_MAX).then_some(Self(path))
+    }
+
     /// The path, absolute.
     #[must_use]
     pub fn as_path(&self) -> &Path {

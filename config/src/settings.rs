@@ -195,9 +195,9 @@ settings! {
         tx_ring "tx-ring": u32, PowerOfTwo(64, 32768), Optional 2048, Recreate;
         /// The most packets that the kernel sends in one call; at most tx-ring. auto takes up to 256
         /// where the kernel allows to set it, and what the kernel has built in elsewhere.
-        tx_budget "tx-budget": Auto<u32>, Range(32, 32768), Optional Auto::Auto, Live;
+        tx_budget "tx-budget": Auto<u32>, Range(32, 32768), Optional Auto::Auto, Recreate;
         /// The socket's send buffer in bytes; auto makes it as large as a full transmit ring needs.
-        sndbuf "sndbuf": Auto<u32>, Range(4096, 1 << 30), Optional Auto::Auto, Live;
+        sndbuf "sndbuf": Auto<u32>, Range(4096, 1 << 30), Optional Auto::Auto, Recreate;
         /// Number of the port in flows and rules; auto takes the lowest free one.
         port_no "port-no": Auto<u32>, Range(1, PortNo::MAX.0), Optional Auto::Auto, Identity;
         /// Take the interface even if it carries the default route, and replace an XDP program that

@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::path::Path;
+
 use proptest::prelude::*;
 use xvs_config::{
-    Bridge, Change, Port, PortSpec, Raw, Rule, Section, Topology, diff, example, parse,
+    Bridge, Change, Port, PortSpec, Raw, Rule, RunDir, Section, Topology, diff, example, parse,
 };
 
 const PACKAGED: &str = include_str!("../../packaging/xvswitch.toml");
@@ -189,7 +191,13 @@ fn only_what_needs_it_is_created_again() {
     let running = two_ports("").numbered(None);
     let changes = |options: &str| diff(&running, &two_ports(options).numbered(Some(&running)));
     assert_eq!(changes(""), []);
-    for (option, recreated) in [("rx-ring=64", true), ("n-rxq=2", true), ("sndbuf=4096", false)] {
+    for (option, recreated) in [
+        ("rx-ring=64", true),
+        ("n-rxq=2", true),
+        ("tx-budget=64", true),
+        ("sndbuf=4096", true),
+        ("force=true", false),
+    ] {
         match changes(option).as_slice() {
             [Change::ModifyPort { port, keys, recreate }] => {
                 assert_eq!((port.name.as_str(), *recreate), ("v1", recreated));
@@ -243,4 +251,16 @@ fn options_make_the_same_port_as_the_file() {
     );
     assert!(PortSpec::new("v1").build().unwrap_err().to_string().contains("bridge is missing"));
     assert_eq!(PortSpec::new("10").bridge_or("b").build().unwrap().name.as_str(), "10");
+}
+
+#[test]
+fn a_run_directory_of_the_command_line_is_absolute_and_short() {
+    let run_dir = |path: &str| RunDir::new(Path::new(path));
+    assert_eq!(run_dir("/tmp/x").unwrap().as_path(), Path::new("/tmp/x"));
+    assert!(run_dir("x").unwrap().as_path().is_absolute());
+    assert_eq!(run_dir(""), None);
+    assert_eq!(run_dir(&format!("/{}", "x".repeat(80))), None);
+    let mut topology = two_ports("");
+    topology.general.run_dir = run_dir("/tmp/x").unwrap();
+    assert_eq!(parse(&topology.to_string(), "f").unwrap(), topology);
 }
