@@ -1,0 +1,13 @@
+//! PMD threads: each pinned to a core, polling its receive queues, owning its caches and flow table.
+
+mod pass;
+mod sleep;
+mod stats;
+mod thread;
+mod txq;
+
+pub use pass::{Pmd, PmdConfig, RxSlot, TxSlot};
+pub use sleep::{Sleeper, Waker};
+pub use stats::PmdStats;
+pub use thread::{PmdError, PmdHandle, thread_name};
+pub use txq::TxHandle;

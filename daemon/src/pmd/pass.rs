@@ -1,0 +1,258 @@
+//! The polling loop: receive, process, flush; nothing else happens to packets anywhere.
+//!
+//! One pass visits every receive queue of the thread, then empties every output bin into its transmit
+//! queue and kicks each queue once. Between passes nothing is held but what the queues hold, so
+//! ledgers taken there balance exactly.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use xvs_datapath::{
+    Counter, Datapath, DropCounters, Env, Nanos, Outputs, PacketBatch, PortNo, QueueId, RxQueue,
+    Switch, TxQueue,
+};
+use xvs_netdev_afxdp::{FrameCache, Quarantine, XskPacket, XskRx};
+
+use super::{PmdStats, Sleeper, TxHandle};
+
+/// Idle time after which a thread that may sleep does so.
+const LINGER: Nanos = Nanos(50_000);
+
+/// Flows checked in one pass at most; bounds how long revalidation holds a packet back.
+const REVALIDATE_PER_PASS: usize = 64;
+
+/// What can be changed while the thread runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PmdConfig {
+    /// Packets received from a queue at once.
+    pub batch_size: usize,
+    /// Longest sleep when idle; zero polls always.
+    pub sleep_max: Duration,
+}
+
+/// A receive queue that the thread polls.
+#[derive(Debug)]
+pub struct RxSlot {
+    /// The datapath port.
+    pub port: PortNo,
+    /// Which queue of the device.
+    pub queue: QueueId,
+    /// The queue.
+    pub rx: XskRx,
+    /// Nanoseconds spent on its packets.
+    pub busy_ns: Arc<Counter>,
+    /// Packets in the current pass.
+    pub in_pass: u64,
+}
+
+/// A transmit queue into which the thread sends.
+#[derive(Debug)]
+pub struct TxSlot {
+    /// The datapath port.
+    pub port: PortNo,
+    /// Which queue of the device.
+    pub queue: QueueId,
+    /// The queue.
+    pub tx: TxHandle,
+    /// What this thread drops on the way out of the port.
+    pub drops: Arc<DropCounters>,
+}
+
+/// Everything that one PMD thread owns.
+#[derive(Debug)]
+pub struct Pmd {
+    /// Batch size and sleep.
+    pub config: PmdConfig,
+    /// Flow table and caches.
+    pub datapath: Datapath,
+    /// Free frames at hand.
+    pub cache: FrameCache,
+    /// Receive queues, polled in this order.
+    pub rxqs: Vec<RxSlot>,
+    /// Transmit queues; flushed in this order.
+    pub txqs: Vec<TxSlot>,
+    /// Its own counters.
+    pub stats: Arc<PmdStats>,
+    outputs: Outputs<XskPacket>,
+    batch: PacketBatch<XskPacket>,
+    switch: Arc<Switch>,
+    sleeper: Sleeper,
+    /// Where each port's transmit queue stands in `txqs`.
+    tx_index: Vec<Option<usize>>,
+    idle_since: Nanos,
+    last: Nanos,
+}
+
+impl Pmd {
+    /// A thread's state without queues.
+    #[must_use]
+    pub fn new(
+        config: PmdConfig,
+        datapath: Datapath,
+        cache: FrameCache,
+        switch: Arc<Switch>,
+        sleeper: Sleeper,
+    ) -> Self {
+        Self {
+            config,
+            datapath,
+            cache,
+            rxqs: Vec::new(),
+            txqs: Vec::new(),
+            stats: Arc::default(),
+            outputs: Outputs::new(),
+            batch: PacketBatch::new(config.batch_size),
+            switch,
+            sleeper,
+            tx_index: vec![None; PortNo::MAX.index() + 1],
+            idle_since: Nanos(0),
+            last: Nanos(0),
+        }
+    }
+
+    /// The bridges, for commands that run on this thread.
+    #[must_use]
+    pub fn switch(&self) -> Arc<Switch> {
+        Arc::clone(&self.switch)
+    }
+
+    /// Changes batch size and sleep; the batch is empty between passes.
+    pub fn set_config(&mut self, config: PmdConfig) {
+        self.batch = PacketBatch::new(config.batch_size);
+        self.config = config;
+    }
+
+    /// Adds a receive queue and gives it frames to receive into.
+    ///
+    /// # Errors
+    /// When the kernel refuses to watch it; the queue is there nevertheless, to be removed with its port.
+    pub fn add_rx(&mut self, mut slot: RxSlot) -> std::io::Result<()> {
+        slot.rx.refill(&mut self.cache);
+        let watched = self.sleeper.watch(&slot.rx);
+        self.rxqs.push(slot);
+        watched
+    }
+
+    /// Adds the transmit queue of a port and opens its output bin.
+    pub fn add_tx(&mut self, slot: TxSlot) {
+        self.outputs.open(slot.port);
+        self.txqs.push(slot);
+        self.index_txqs();
+    }
+
+    /// Takes all queues of `port` out and closes them; packets towards it are dropped from now on. A
+    /// transmit queue that is shared is closed by the last of its threads. Returns what the kernel still
+    /// has of each half.
+    pub fn remove_port(&mut self, port: PortNo) -> Vec<(QueueId, Quarantine)> {
+        let Self { rxqs, txqs, sleeper, outputs, cache, .. } = self;
+        let mut closed = Vec::new();
+        for slot in rxqs.extract_if(.., |slot| slot.port == port) {
+            sleeper.unwatch(&slot.rx);
+            closed.push((slot.queue, slot.rx.close()));
+        }
+        // Empty between passes.
+        cache.free_all(&mut outputs.close(port));
+        for slot in txqs.extract_if(.., |slot| slot.port == port) {
+            if let Some(tx) = slot.tx.into_inner() {
+                closed.push((slot.queue, tx.close(cache, &slot.drops)));
+            }
+        }
+        self.index_txqs();
+        closed
+    }
+
+    fn index_txqs(&mut self) {
+        self.tx_index.fill(None);
+        for (i, slot) in self.txqs.iter().enumerate() {
+            if let Some(index) = self.tx_index.get_mut(slot.port.index()) {
+                *index = Some(i);
+            }
+        }
+    }
+
+    /// One pass over all queues. Returns how many packets were received.
+    pub fn pass(&mut self, now: Nanos) -> u64 {
+        self.account(now);
+        let mut received = 0;
+        for slot in &mut self.rxqs {
+            let n = slot.rx.receive(&mut self.batch, &mut self.cache);
+            slot.in_pass = n as u64;
+            if n == 0 {
+                continue;
+            }
+            received += n as u64;
+            let mut env = Env {
+                now,
+                outputs: &mut self.outputs,
+                copies: &mut self.cache,
+                upcall: &*self.switch,
+            };
+            self.datapath.process(slot.port, &mut self.batch, &mut env);
+        }
+        self.flush(now);
+        self.datapath.revalidate(&*self.switch, now, REVALIDATE_PER_PASS);
+        if received > 0 {
+            self.idle_since = now;
+        }
+        received
+    }
+
+    /// Empties the bins into the transmit queues, frees the dropped, and kicks every queue.
+    fn flush(&mut self, now: Nanos) {
+        let Self { outputs, txqs, tx_index, cache, stats, .. } = self;
+        outputs.flush(|port, bin| {
+            stats.tx_packets.add(bin.len() as u64);
+            stats.tx_batches.add(1);
+            // Only ports with a transmit queue have a bin.
+            if let Some(slot) = tx_index.get(port.index()).and_then(|i| txqs.get_mut((*i)?)) {
+                slot.tx.enqueue(bin, cache, &slot.drops, now);
+            }
+        });
+        cache.free_all(outputs.dropped());
+        for slot in txqs {
+            slot.tx.flush(cache, &slot.drops, now);
+        }
+    }
+
+    /// Books the time since the last pass to what that pass did.
+    fn account(&mut self, now: Nanos) {
+        let spent = now.since(self.last).0;
+        let first = self.last.0 == 0;
+        self.last = now;
+        let stats = &self.stats;
+        stats.passes.add(1);
+        if first {
+            return;
+        }
+        let packets: u64 = self.rxqs.iter().map(|slot| slot.in_pass).sum();
+        if packets == 0 {
+            stats.idle_ns.add(spent);
+            return;
+        }
+        stats.busy_passes.add(1);
+        stats.busy_ns.add(spent);
+        for slot in &self.rxqs {
+            slot.busy_ns.add(spent.saturating_mul(slot.in_pass) / packets);
+        }
+    }
+
+    /// Sleeps if the configuration allows it and there is nothing to do; `clock` tells when it woke.
+    pub fn rest(&mut self, now: Nanos, clock: crate::clock::Clock) {
+        if self.config.sleep_max.is_zero() || now.since(self.idle_since) < LINGER {
+            return;
+        }
+        let wake =
+            self.txqs.iter_mut().filter_map(|slot| slot.tx.with(|tx| tx.next_wake(now))).min();
+        if self.txqs.iter().any(|slot| slot.tx.queued() > 0) {
+            // Sleeping on the sockets would transmit behind the back of the kick protocol.
+            let nap = wake.map_or(Nanos(50_000), |at| at.since(now));
+            std::thread::sleep(Duration::from_nanos(nap.0).min(self.config.sleep_max));
+        } else {
+            self.sleeper.sleep(self.config.sleep_max);
+        }
+        let woke = clock.now();
+        self.stats.sleeps.add(1);
+        self.stats.sleep_ns.add(woke.since(now).0);
+        self.last = woke;
+    }
+}
