@@ -33,7 +33,10 @@ pub mod wire;
 
 pub use action::Action;
 pub use batch::{Outputs, PacketBatch};
-pub use bridge::{BridgeError, FdbConfig, FdbRow, FdbStats, Switch};
+pub use bridge::{
+    BridgeError, FdbConfig, FdbRow, FdbStats, Rule, RuleAction, RuleError, RuleFilter, RuleRow,
+    Switch, SwitchCounters,
+};
 pub use counter::Counter;
 pub use drops::{DropCounters, DropReason};
 pub use extract::extract;

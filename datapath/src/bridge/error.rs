@@ -31,7 +31,98 @@ pub enum BridgeError {
     },
     /// The MAC table has no such entry.
     NoFdbEntry(MacAddr),
+    /// The bridge would have too many rules.
+    TooManyRules {
+        /// The bound.
+        max: usize,
+    },
+    /// The text of a rule, or of what tells which rules are meant, cannot be understood.
+    Rule {
+        /// The text.
+        text: String,
+        /// What is wrong with it.
+        why: RuleError,
+    },
 }
+
+/// What is wrong with the text of a rule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RuleError {
+    /// No such word in a match.
+    UnknownWord(String),
+    /// No such action.
+    UnknownAction(String),
+    /// The word is known, its value is not possible.
+    BadValue {
+        /// The word with its value.
+        word: String,
+        /// What is allowed.
+        allowed: &'static str,
+    },
+    /// The word wants other bits than an earlier one.
+    Contradiction(String),
+    /// The word has no meaning unless the match says more.
+    Needs {
+        /// The word.
+        word: String,
+        /// What the match must have: one of these.
+        needs: String,
+    },
+    /// No port of the bridge has this name.
+    NoPort(String),
+    /// This cannot be set.
+    NotSettable(String),
+    /// The word has no place in this command.
+    NotHere {
+        /// The word.
+        word: String,
+        /// Where it has.
+        place: &'static str,
+    },
+    /// There is no `actions=`.
+    NoActions,
+    /// `drop` and `goto_table` do not go with what follows.
+    NotLast(String),
+    /// A table can be left for later ones only.
+    Backward {
+        /// Table of the rule.
+        from: u8,
+        /// Table of the action.
+        to: u8,
+    },
+    /// The rule has too many actions.
+    TooManyActions {
+        /// The bound.
+        max: usize,
+    },
+}
+
+impl fmt::Display for RuleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownWord(word) => write!(f, "unknown word \"{word}\" in the match"),
+            Self::UnknownAction(word) => write!(f, "unknown action \"{word}\""),
+            Self::BadValue { word, allowed } => {
+                write!(f, "bad value in \"{word}\": want {allowed}")
+            }
+            Self::Contradiction(word) => write!(f, "\"{word}\" contradicts an earlier word"),
+            Self::Needs { word, needs } => write!(f, "\"{word}\" needs {needs} in the match"),
+            Self::NoPort(name) => write!(f, "no port \"{name}\" in the bridge"),
+            Self::NotSettable(word) => write!(f, "\"{word}\" cannot be set"),
+            Self::NotHere { word, place } => write!(f, "\"{word}\" is for {place} only"),
+            Self::NoActions => f.write_str("no \"actions=\"; to drop, write actions=drop"),
+            Self::NotLast(word) => {
+                write!(f, "\"{word}\" must be the last action, drop the only one")
+            }
+            Self::Backward { from, to } => {
+                write!(f, "goto_table:{to} does not lead forward from table {from}; use resubmit")
+            }
+            Self::TooManyActions { max } => write!(f, "more than {max} actions"),
+        }
+    }
+}
+
+impl core::error::Error for RuleError {}
 
 impl fmt::Display for BridgeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -53,6 +144,10 @@ impl fmt::Display for BridgeError {
                 write!(f, "the MAC table is full of static entries ({max}); delete one first")
             }
             Self::NoFdbEntry(mac) => write!(f, "no entry for {mac} in the MAC table"),
+            Self::TooManyRules { max } => {
+                write!(f, "too many rules: a bridge has at most {max}; delete some first")
+            }
+            Self::Rule { text, why } => write!(f, "rule \"{text}\": {why}"),
         }
     }
 }

@@ -8,23 +8,34 @@
 mod error;
 mod fdb;
 mod pace;
+mod rule;
+mod rule_print;
+mod rule_text;
+mod rules;
+mod switch_rules;
+mod table;
+mod tags;
 mod topology;
 mod translate;
+mod values;
+mod words;
 
 #[cfg(test)]
 mod tests;
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use crate::{FlowKey, MacAddr, Nanos, PortNo, Purpose, Translation, Upcall, VlanId};
 
-pub use error::BridgeError;
+pub use error::{BridgeError, RuleError};
 pub use fdb::{FdbConfig, FdbRow, FdbStats};
+pub use rule::{Rule, RuleAction, RuleFilter, RuleRow};
 
 use fdb::{Change, Fdb};
 use pace::Pace;
 use topology::{Bridge, Topology};
-use translate::Context;
+use translate::{Context, Limit};
 
 /// All bridges; see the module.
 #[derive(Debug)]
@@ -34,6 +45,36 @@ pub struct Switch {
     /// Held by whoever prepares the next snapshot.
     writer: Mutex<()>,
     pace: Pace,
+    counts: Counts,
+}
+
+/// What decisions met; added to by all threads, on misses only.
+#[derive(Debug, Default)]
+struct Counts {
+    misses: AtomicU64,
+    checks: AtomicU64,
+    no_bridge: AtomicU64,
+    too_deep: AtomicU64,
+    too_many_lookups: AtomicU64,
+    too_many_actions: AtomicU64,
+}
+
+/// What decisions met so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SwitchCounters {
+    /// Packets that no flow matched.
+    pub misses: u64,
+    /// Cached flows that were checked.
+    pub checks: u64,
+    /// Decisions to drop because the port is in no bridge.
+    pub no_bridge: u64,
+    /// Decisions to drop because tables led to tables more than 64 deep: most likely a loop of rules.
+    /// Worth one warning when it becomes non-zero.
+    pub too_deep: u64,
+    /// Decisions to drop because of more than 1024 lookups.
+    pub too_many_lookups: u64,
+    /// Decisions to drop because of more than 4096 actions, or of more than four tags pushed.
+    pub too_many_actions: u64,
 }
 
 impl Default for Switch {
@@ -46,7 +87,12 @@ impl Switch {
     /// No bridges yet.
     #[must_use]
     pub fn new() -> Self {
-        Self { topology: RwLock::default(), writer: Mutex::new(()), pace: Pace::new() }
+        Self {
+            topology: RwLock::default(),
+            writer: Mutex::new(()),
+            pace: Pace::new(),
+            counts: Counts::default(),
+        }
     }
 
     /// Adds a bridge; without rules it behaves as NORMAL.
@@ -126,7 +172,22 @@ impl Switch {
             let change = bridge.fdb().expire(now);
             self.learned(bridge, change, now);
         }
+        self.expire_rules(now);
         self.catch_up(now);
+    }
+
+    /// What decisions met so far.
+    #[must_use]
+    pub fn counters(&self) -> SwitchCounters {
+        let counts = &self.counts;
+        SwitchCounters {
+            misses: counts.misses.load(Relaxed),
+            checks: counts.checks.load(Relaxed),
+            no_bridge: counts.no_bridge.load(Relaxed),
+            too_deep: counts.too_deep.load(Relaxed),
+            too_many_lookups: counts.too_many_lookups.load(Relaxed),
+            too_many_actions: counts.too_many_actions.load(Relaxed),
+        }
     }
 
     /// The MAC table of a bridge, sorted by port, VLAN and address.
@@ -254,11 +315,25 @@ impl Switch {
 impl Upcall for Switch {
     fn translate(&self, key: &FlowKey, purpose: Purpose, now: Nanos) -> Translation {
         let topology = self.snapshot();
+        let counts = &self.counts;
+        match purpose {
+            Purpose::Packet => counts.misses.fetch_add(1, Relaxed),
+            Purpose::Revalidate { .. } => counts.checks.fetch_add(1, Relaxed),
+        };
         let Some(bridge) = topology.bridge_of(translate::in_port(key)) else {
+            counts.no_bridge.fetch_add(1, Relaxed);
             return Translation { mask: translate::always(), actions: Vec::new(), keep: true };
         };
         let mut context = Context::new(bridge, key, purpose, now);
-        context.normal();
+        context.run();
+        if let Some(limit) = context.limit {
+            let count = match limit {
+                Limit::Depth => &counts.too_deep,
+                Limit::Lookups => &counts.too_many_lookups,
+                Limit::Actions => &counts.too_many_actions,
+            };
+            count.fetch_add(1, Relaxed);
+        }
         self.learned(bridge, context.change, now);
         self.catch_up(now);
         context.finish()

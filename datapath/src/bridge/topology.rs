@@ -1,4 +1,4 @@
-//! Which bridges there are and which ports they have: an immutable snapshot. A change makes a new one.
+//! Which bridges there are, with their ports and rules: an immutable snapshot. A change makes a new one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::PortNo;
 
 use super::fdb::Fdb;
+use super::rules::Rules;
 use super::{BridgeError, FdbConfig};
 
 /// The most bridges.
@@ -17,6 +18,7 @@ pub(super) struct Bridge {
     pub(super) name: Arc<str>,
     /// Sorted.
     pub(super) ports: Vec<PortNo>,
+    pub(super) rules: Arc<Rules>,
     fdb: Arc<Mutex<Fdb>>,
 }
 
@@ -75,7 +77,8 @@ impl Topology {
         }
         let name: Arc<str> = name.into();
         let fdb = Arc::new(Mutex::new(Fdb::new(FdbConfig::default())));
-        let bridge = Bridge { name: Arc::clone(&name), ports: Vec::new(), fdb };
+        let rules = Arc::default();
+        let bridge = Bridge { name: Arc::clone(&name), ports: Vec::new(), rules, fdb };
         self.bridges.insert(name, Arc::new(bridge));
         Ok(())
     }

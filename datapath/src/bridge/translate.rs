@@ -3,19 +3,44 @@
 //!
 //! The context keeps the key as the packet would now be, the bits that actions have overwritten with
 //! constants, and the bits the walk looked at. Looking at a bit puts it into the mask unless it was
-//! overwritten before: then its value is the same for every packet that came this way.
+//! overwritten before: then its value is the same for every packet that came this way. Overwriting a bit
+//! does not look at it, so a masked write leaves the other bits of its field as unknown as they were.
+//!
+//! Rewrites are collected and turned into the fewest actions when an output needs them; what follows the
+//! last output is never done. The walk is bounded in depth, lookups and actions. Where a bound is met
+//! the packet is dropped, not half of its outputs sent.
 
 use crate::{
     Action, Field, FlowKey, FlowMask, MacAddr, Nanos, PortNo, Purpose, Translation, VlanId,
 };
 
 use super::fdb::Change;
+use super::rule::RuleAction;
+use super::tags::{TAG, Tags};
 use super::topology::Bridge;
 
-/// Set in `vlan_tci` when there is a tag.
-const TAG: u128 = 0x1000;
 /// The VLAN identifier's bits in `vlan_tci`.
-const VID: u128 = 0x0fff;
+const VID: u16 = 0x0fff;
+
+/// Which bound ended a walk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Limit {
+    /// Tables within tables; most often a loop.
+    Depth,
+    /// Lookups altogether.
+    Lookups,
+    /// Datapath actions, or VLAN tags.
+    Actions,
+}
+
+impl Limit {
+    /// The most tables within each other.
+    pub(super) const DEPTH: usize = 64;
+    /// The most lookups for one packet.
+    pub(super) const LOOKUPS: usize = 1024;
+    /// The most datapath actions of one flow.
+    pub(super) const ACTIONS: usize = 4096;
+}
 
 /// A decision being made.
 #[derive(Debug)]
@@ -24,17 +49,30 @@ pub(super) struct Context<'a> {
     in_port: PortNo,
     purpose: Purpose,
     now: Nanos,
-    /// The packet as the actions so far have made it.
+    /// The packet as the rules so far want it.
     key: FlowKey,
+    tags: Tags,
+    /// Bits of it that rules have overwritten.
+    written: FlowMask,
+    /// The packet as the actions so far make it.
+    base: FlowKey,
+    base_tags: Tags,
+    /// The outer tag with which the packet came.
+    packet_tci: u128,
+    /// Bits of it that actions have overwritten.
+    base_written: FlowMask,
     /// What was looked at.
     mask: FlowMask,
     actions: Vec<Action>,
     keep: bool,
+    n_lookups: usize,
     /// What learning did to the MAC table.
     pub(super) change: Change,
+    /// The bound that was met.
+    pub(super) limit: Option<Limit>,
 }
 
-/// What every decision looks at, and a packet without a bridge only.
+/// What every decision looks at, and one without a bridge only.
 pub(super) fn always() -> FlowMask {
     let mut mask = FlowMask::default();
     for field in [&Field::IN_PORT, &Field::RECIRC_ID, &Field::ETH_TYPE] {
@@ -56,20 +94,100 @@ impl<'a> Context<'a> {
             purpose,
             now,
             key: *key,
+            tags: Tags::default(),
+            written: FlowMask::default(),
+            base: *key,
+            base_tags: Tags::default(),
+            packet_tci: key.get(&Field::VLAN_TCI),
+            base_written: FlowMask::default(),
             mask: always(),
             actions: Vec::new(),
             keep: true,
+            n_lookups: 0,
             change: Change::None,
+            limit: None,
+        }
+    }
+
+    /// Decides. A bridge without rules behaves as NORMAL.
+    pub(super) fn run(&mut self) {
+        if self.bridge.rules.is_empty() {
+            self.normal();
+        } else {
+            self.table(0, 0);
         }
     }
 
     pub(super) fn finish(self) -> Translation {
-        Translation { mask: self.mask, actions: self.actions, keep: self.keep }
+        let actions = if self.limit.is_none() { self.actions } else { Vec::new() };
+        Translation { mask: self.mask, actions, keep: self.keep }
     }
 
-    /// The value of some bits of a field; they matter from now on.
+    /// Looks the packet up and does what the rule says; without a rule, nothing.
+    fn table(&mut self, table: u8, depth: usize) {
+        self.n_lookups += 1;
+        if depth >= Limit::DEPTH {
+            return self.stop(Limit::Depth);
+        }
+        if self.n_lookups > Limit::LOOKUPS {
+            return self.stop(Limit::Lookups);
+        }
+        let bridge = self.bridge;
+        let mut looked = FlowMask::default();
+        let rule = bridge.rules.find(table, &self.key, &mut looked);
+        self.look_at(&looked);
+        let Some(rule) = rule else { return };
+        match self.purpose {
+            Purpose::Packet => rule.credit(0, 0, self.now),
+            Purpose::Revalidate { n_packets: 0, .. } => {}
+            Purpose::Revalidate { n_packets, n_bytes } => {
+                rule.credit(n_packets, n_bytes, self.now);
+            }
+        }
+        for action in &rule.rule.actions {
+            self.act(action, depth);
+            if self.limit.is_some() {
+                return;
+            }
+        }
+    }
+
+    fn act(&mut self, action: &RuleAction, depth: usize) {
+        match *action {
+            RuleAction::Output(port) if port == self.in_port => {}
+            RuleAction::Output(port) => self.output(port),
+            RuleAction::InPort => self.output(self.in_port),
+            RuleAction::Normal => self.normal(),
+            RuleAction::Flood | RuleAction::All => self.flood(),
+            RuleAction::StripVlan => self.strip_vlan(),
+            RuleAction::PushVlan { tpid } => self.push_vlan(tpid, 0),
+            RuleAction::SetVlan { value, mask } => self.set_vlan(value, mask),
+            RuleAction::Set { field, value, mask } => {
+                self.key.set(field, self.key.get(field) & !mask | value & mask);
+                self.written.add_bits(field, mask);
+            }
+            RuleAction::Resubmit(table) | RuleAction::Goto(table) => self.table(table, depth + 1),
+        }
+    }
+
+    fn stop(&mut self, limit: Limit) {
+        self.limit.get_or_insert(limit);
+    }
+
+    /// These bits of the packet as it is now matter, as far as they come from the packet.
+    fn look_at(&mut self, looked: &FlowMask) {
+        let mut words = *looked.words();
+        for (word, written) in words.iter_mut().zip(self.written.words()) {
+            *word &= !written;
+        }
+        self.mask.union(&FlowMask::from_words(words));
+    }
+
+    /// The value of some bits of a field; they matter.
     fn look(&mut self, field: &Field, bits: u128) -> u128 {
-        self.mask.add_bits(field, bits);
+        let mut looked = FlowMask::default();
+        looked.set(field, bits);
+        self.look_at(&looked);
         self.key.get(field) & bits
     }
 
@@ -78,18 +196,21 @@ impl<'a> Context<'a> {
         MacAddr::from_u64(u64::try_from(value).unwrap_or(0))
     }
 
+    fn look_tci(&mut self, bits: u16) -> u16 {
+        u16::try_from(self.look(&Field::VLAN_TCI, bits.into())).unwrap_or(0)
+    }
+
     /// A learning switch: to where the destination was last seen, else to everybody.
     ///
     /// A gratuitous ARP needs no rule of its own: it is learned from and flooded like any broadcast,
     /// so a host that moved is found at its new port with the first one.
-    pub(super) fn normal(&mut self) {
+    fn normal(&mut self) {
         let dst = self.look_mac(&Field::ETH_DST);
         if is_link_local(dst) {
             return;
         }
         let src = self.look_mac(&Field::ETH_SRC);
-        let vid = self.look(&Field::VLAN_TCI, TAG | VID) & VID;
-        let vlan = VlanId(u16::try_from(vid).unwrap_or(0));
+        let vlan = VlanId(self.look_tci(TAG | VID) & VID);
         match self.learn_and_find((vlan, src), (vlan, dst)) {
             Some(port) if port == self.in_port => {}
             Some(port) if self.bridge.has(port) => self.output(port),
@@ -120,15 +241,84 @@ impl<'a> Context<'a> {
 
     /// To all ports of the bridge but the one it came from.
     fn flood(&mut self) {
-        for &port in &self.bridge.ports {
-            if port != self.in_port {
-                self.actions.push(Action::Output(port));
-            }
+        let bridge = self.bridge;
+        let in_port = self.in_port;
+        for &port in bridge.ports.iter().filter(|&&port| port != in_port) {
+            self.output(port);
         }
     }
 
+    /// To a port, as the packet is now; nowhere if the bridge has no such port.
     fn output(&mut self, port: PortNo) {
-        self.actions.push(Action::Output(port));
+        if !self.bridge.has(port) {
+            return;
+        }
+        self.commit();
+        if self.actions.len() < Limit::ACTIONS {
+            self.actions.push(Action::Output(port));
+        } else {
+            self.stop(Limit::Actions);
+        }
+    }
+
+    /// Makes the packet what the rules want it to be.
+    fn commit(&mut self) {
+        self.tags.commit(&self.base_tags, &mut self.actions);
+        self.base_tags.clone_from(&self.tags);
+        if self.written == self.base_written && self.key == self.base {
+            return;
+        }
+        for field in Field::ALL.iter().filter(|&&field| field != Field::VLAN_TCI) {
+            let written = self.written.get(field);
+            let known = self.base_written.get(field) | self.mask.get(field);
+            let value = self.key.get(field) & written;
+            if written & (!known | value ^ self.base.get(field)) != 0 {
+                self.actions.push(Action::Set { field, value, mask: written });
+            }
+        }
+        self.base = self.key;
+        self.base_written = self.written;
+    }
+
+    fn push_vlan(&mut self, tpid: u16, tci: u16) {
+        if self.tags.push(tpid, tci) {
+            self.show_tags();
+        } else {
+            self.stop(Limit::Actions);
+        }
+    }
+
+    fn strip_vlan(&mut self) {
+        self.look_for_tag();
+        self.tags.pop();
+        self.show_tags();
+    }
+
+    fn set_vlan(&mut self, value: u16, mask: u16) {
+        if self.look_for_tag() {
+            self.tags.set(value, mask);
+            self.show_tags();
+        } else {
+            self.push_vlan(0x8100, value & mask);
+        }
+    }
+
+    /// True when the packet has a tag now.
+    fn look_for_tag(&mut self) -> bool {
+        let is_tagged = self.look_tci(TAG) != 0;
+        if self.tags.depends() && !is_tagged {
+            self.tags.set_bare();
+            self.base_tags.set_bare();
+        }
+        is_tagged
+    }
+
+    /// Lets the key show the outer tag.
+    fn show_tags(&mut self) {
+        let (written, value) = self.tags.outer();
+        let kept = self.packet_tci & !u128::from(written);
+        self.key.set(&Field::VLAN_TCI, kept | u128::from(value & written));
+        self.written.set(&Field::VLAN_TCI, written.into());
     }
 }
 
