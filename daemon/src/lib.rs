@@ -1,8 +1,14 @@
 //! The daemon `xvswitchd` and its client `xvsctl`.
 
+pub mod args;
 pub mod clock;
 pub mod ctl;
+pub mod log;
+pub mod mainloop;
+pub mod notify;
 pub mod pidfile;
 pub mod pmd;
 pub mod registry;
 pub mod rundir;
+pub mod start;
+pub mod switchd;

@@ -124,20 +124,28 @@ impl RunDir {
         run_dir.join("ctl")
     }
 
+    /// Gives the control socket another mode and group.
+    ///
+    /// # Errors
+    /// When there is no such group, or the process may not.
+    pub fn set_access(&self, access: &SocketAccess) -> Result<(), RunDirError> {
+        let path = &self.socket;
+        if let Some(group) = access.group.as_deref().map(group_id).transpose()? {
+            chown(path, None, Some(group)).map_err(failed("set the group of", path))?;
+        }
+        fs::set_permissions(path, Permissions::from_mode(access.mode))
+            .map_err(failed("set the mode of", path))
+    }
+
     fn open_socket(&self, access: &SocketAccess) -> Result<UnixListener, RunDirError> {
         let path = &self.socket;
-        let group = access.group.as_deref().map(group_id).transpose()?;
         let address =
             SocketAddrUnix::new(path).map_err(|_| RunDirError::PathTooLong(path.clone()))?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let fd = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
             .map_err(|error| failed("open a socket for", path)(error.into()))?;
         bind(&fd, &address).map_err(|error| failed("bind", path)(error.into()))?;
-        if let Some(group) = group {
-            chown(path, None, Some(group)).map_err(failed("set the group of", path))?;
-        }
-        fs::set_permissions(path, Permissions::from_mode(access.mode))
-            .map_err(failed("set the mode of", path))?;
+        self.set_access(access)?;
         listen(&fd, BACKLOG).map_err(|error| failed("listen on", path)(error.into()))?;
         Ok(UnixListener::from(fd))
     }

@@ -1,0 +1,323 @@
+//! What commands ask of the switch: [`Control`], in terms of the modules beside this one.
+
+use std::path::Path;
+
+use xvs_config::{PortSpec as ConfigPortSpec, Topology};
+use xvs_datapath::{DumpCursor, FlowError, FlowSnapshot, MacAddr, Nanos, Ufid, VlanId};
+
+use super::{Error, Switchd};
+use crate::ctl::{
+    ConfigView, Control, CtlError, FdbEntry, FdbStats, FlowInfo, FlowSpec, Ledger, Level, LogLevel,
+    PmdFlows, PmdRxqs, PmdStats, PortInfo, PortSpec, RuleInfo, RuleMatch, Status,
+};
+
+/// Places of the flow table that one command visits: bounds how long packets wait for a dump.
+const DUMP_PLACES: usize = 512;
+
+fn flow_info(flow: FlowSnapshot, now: Nanos) -> FlowInfo {
+    let used = flow.stats.used;
+    FlowInfo {
+        ufid: flow.ufid.0,
+        rule: flow.rule,
+        actions: flow.actions.to_vec(),
+        packets: flow.stats.packets,
+        bytes: flow.stats.bytes,
+        used_ms: (flow.stats.packets > 0).then(|| now.since(used).0 / 1_000_000),
+        tcp_flags: flow.stats.tcp_flags,
+    }
+}
+
+/// As Open vSwitch words it.
+fn flow_error(error: FlowError) -> CtlError {
+    let why = match error {
+        FlowError::Exists(_) => "File exists",
+        FlowError::Missing(_) => "No such file or directory",
+        FlowError::Full(_) => "No space left on device: raise flow-limit",
+    };
+    CtlError::Datapath { what: "updating flow table".to_owned(), why: why.to_owned() }
+}
+
+fn no_flow() -> CtlError {
+    flow_error(FlowError::Missing(Ufid(0)))
+}
+
+impl Switchd {
+    /// Changes the running topology by `edit`; the configuration file is not touched.
+    fn edit(
+        &mut self,
+        edit: impl FnOnce(&mut Topology) -> Result<(), CtlError>,
+    ) -> Result<(), CtlError> {
+        let mut wanted = self.running.clone();
+        edit(&mut wanted)?;
+        self.become_topology(wanted)?;
+        Ok(())
+    }
+
+    fn load(&self, file: Option<&Path>) -> Result<Topology, CtlError> {
+        let file = file.or(self.file.as_deref()).ok_or_else(|| {
+            CtlError::Refused("the daemon was started without a configuration file".to_owned())
+        })?;
+        let mut wanted = xvs_config::load(file).map_err(Error::Config)?;
+        // The command line overrides the file, at start as on reload.
+        wanted.general = self.running.general.clone();
+        Ok(wanted)
+    }
+
+    /// Runs `f` on the threads that are meant; at least one must exist.
+    fn on_threads<R: Send + 'static>(
+        &self,
+        pmd: Option<u32>,
+        f: impl Fn(&mut crate::pmd::Pmd) -> R + Clone + Send + 'static,
+    ) -> Result<Vec<R>, CtlError> {
+        let meant = self.threads.iter().filter(|t| pmd.is_none_or(|core| core == t.core().0));
+        let mut results = Vec::new();
+        for thread in meant {
+            let f = f.clone();
+            results.push(thread.handle.call(move |pmd| f(pmd)).map_err(Error::Pmd)?);
+        }
+        if results.is_empty() {
+            let name = pmd.map_or_else(String::new, |core| core.to_string());
+            return Err(CtlError::NotFound { kind: "pmd thread on core", name });
+        }
+        Ok(results)
+    }
+}
+
+impl Control for Switchd {
+    fn ports(&mut self) -> Result<Vec<PortInfo>, CtlError> {
+        Ok(self.port_infos())
+    }
+
+    fn add_port(&mut self, spec: &PortSpec) -> Result<u32, CtlError> {
+        let mut wanted = ConfigPortSpec::new(&spec.name);
+        for (key, value) in &spec.options {
+            wanted = wanted.set(key, value);
+        }
+        if let [only] = self.running.bridges.as_slice() {
+            wanted = wanted.bridge_or(only.name.as_str());
+        }
+        let port = wanted.build().map_err(Error::Config)?;
+        if self.running.port(port.name.as_str()).is_some() {
+            return Err(CtlError::Exists { kind: "port", name: spec.name.clone() });
+        }
+        let name = port.name.clone();
+        self.edit(|topology| {
+            topology.ports.push(port);
+            Ok(())
+        })?;
+        Ok(self.running.port(name.as_str()).map_or(0, |port| port.number().0))
+    }
+
+    fn del_port(&mut self, name: &str) -> Result<(), CtlError> {
+        self.edit(|topology| {
+            let before = topology.ports.len();
+            topology.ports.retain(|port| port.name.as_str() != name);
+            if topology.ports.len() == before {
+                return Err(CtlError::NotFound { kind: "port", name: name.to_owned() });
+            }
+            Ok(())
+        })
+    }
+
+    fn bridges(&mut self) -> Vec<String> {
+        self.running.bridges.iter().map(|bridge| bridge.name.to_string()).collect()
+    }
+
+    fn flows(&mut self, pmd: Option<u32>) -> Result<Vec<PmdFlows>, CtlError> {
+        let now = self.clock.now();
+        let mut all = Vec::new();
+        for thread in self.threads.iter().filter(|t| pmd.is_none_or(|core| core == t.core().0)) {
+            let mut flows = Vec::new();
+            let mut next = Some(DumpCursor::default());
+            while let Some(from) = next {
+                let dump = move |pmd: &mut crate::pmd::Pmd| pmd.datapath.dump(from, DUMP_PLACES);
+                let (some, rest) = thread.handle.call(dump).map_err(Error::Pmd)?;
+                flows.extend(some.into_iter().map(|flow| flow_info(flow, now)));
+                next = rest;
+            }
+            all.push(PmdFlows { core: thread.core().0, flows });
+        }
+        Ok(all)
+    }
+
+    fn add_flow(&mut self, flow: &FlowSpec) -> Result<(), CtlError> {
+        let (rule, actions, now) = (flow.rule, flow.actions.clone(), self.clock.now());
+        let add =
+            move |pmd: &mut crate::pmd::Pmd| pmd.datapath.add(rule, actions.clone().into(), now);
+        let results = self.on_threads(flow.pmd, add)?;
+        // Threads learn of manual flows together, so they agree; if not, the first refusal is told.
+        results.into_iter().try_for_each(|result| result.map(|_| ())).map_err(flow_error)
+    }
+
+    fn mod_flow(&mut self, flow: &FlowSpec, clear: bool, create: bool) -> Result<(), CtlError> {
+        let (rule, actions, now) = (flow.rule, flow.actions.clone(), self.clock.now());
+        let modify = move |pmd: &mut crate::pmd::Pmd| match pmd.datapath.modify(
+            Ufid::of(&rule),
+            actions.clone().into(),
+            clear,
+        ) {
+            Err(FlowError::Missing(_)) if create => {
+                pmd.datapath.add(rule, actions.clone().into(), now).map(|_| ())
+            }
+            result => result,
+        };
+        let results = self.on_threads(flow.pmd, modify)?;
+        // A flow of the bridge may be cached by some threads only.
+        let best = results.into_iter().reduce(|a, b| if a.is_ok() { a } else { b });
+        best.unwrap_or(Ok(())).map_err(flow_error)
+    }
+
+    fn del_flow(&mut self, flow: &FlowSpec) -> Result<(), CtlError> {
+        self.del_flow_on(Ufid::of(&flow.rule), flow.pmd)
+    }
+
+    fn del_flow_by_ufid(&mut self, ufid: u128) -> Result<(), CtlError> {
+        self.del_flow_on(Ufid(ufid), None)
+    }
+
+    fn flush_flows(&mut self) -> Result<u64, CtlError> {
+        let (now, mut n) = (self.clock.now(), 0);
+        for thread in &self.threads {
+            let mut next = Some(DumpCursor::default());
+            n += thread.datapath.flows.get();
+            while let Some(from) = next {
+                let flush = move |pmd: &mut crate::pmd::Pmd| {
+                    let switch = pmd.switch();
+                    pmd.datapath.flush(from, DUMP_PLACES, &*switch, now)
+                };
+                next = thread.handle.call(flush).map_err(Error::Pmd)?;
+            }
+        }
+        Ok(n)
+    }
+
+    fn rules(&mut self, bridge: &str) -> Result<Vec<RuleInfo>, CtlError> {
+        self.rule_infos(bridge)
+    }
+
+    fn add_rules(&mut self, bridge: &str, rules: &[String]) -> Result<(), CtlError> {
+        self.add_bridge_rules(bridge, rules)
+    }
+
+    fn del_rules(&mut self, bridge: &str, which: &RuleMatch) -> Result<u64, CtlError> {
+        self.del_bridge_rules(bridge, which)
+    }
+
+    fn fdb(&mut self, bridge: &str) -> Result<Vec<FdbEntry>, CtlError> {
+        let rows = self.switch.fdb_rows(bridge, self.clock.now()).map_err(Error::Bridge)?;
+        let entry = |row: xvs_datapath::FdbRow| FdbEntry {
+            port_no: row.port.0,
+            port: self.switch.port_name(row.port).unwrap_or_default(),
+            vlan: row.vlan.0,
+            mac: row.mac,
+            age: row.age_s,
+        };
+        Ok(rows.into_iter().map(entry).collect())
+    }
+
+    fn fdb_add(
+        &mut self,
+        bridge: &str,
+        port: &str,
+        vlan: VlanId,
+        mac: MacAddr,
+    ) -> Result<(), CtlError> {
+        let no = self.switch.port_no(port).ok_or_else(|| Error::NoPort(port.to_owned()))?;
+        Ok(self.switch.fdb_add(bridge, no, vlan, mac).map_err(Error::Bridge)?)
+    }
+
+    fn fdb_del(&mut self, bridge: &str, vlan: VlanId, mac: MacAddr) -> Result<bool, CtlError> {
+        match self.switch.fdb_del(bridge, vlan, mac) {
+            Ok(()) => Ok(true),
+            Err(xvs_datapath::BridgeError::NoFdbEntry(_)) => Ok(false),
+            Err(error) => Err(Error::Bridge(error).into()),
+        }
+    }
+
+    fn fdb_flush(&mut self, bridge: &str) -> Result<(), CtlError> {
+        Ok(self.switch.fdb_flush(bridge).map_err(Error::Bridge)?)
+    }
+
+    fn fdb_stats(&mut self, bridge: &str) -> Result<FdbStats, CtlError> {
+        let stats = self.switch.fdb_stats(bridge).map_err(Error::Bridge)?;
+        Ok(FdbStats {
+            entries: stats.n_entries as u64,
+            max_entries: stats.capacity as u64,
+            static_entries: stats.n_static as u64,
+            learned: stats.learned,
+            expired: stats.expired,
+            evicted: stats.evicted,
+            moved: stats.moved,
+        })
+    }
+
+    fn pmd_stats(&mut self) -> Result<Vec<PmdStats>, CtlError> {
+        Ok(self.thread_stats())
+    }
+
+    fn clear_pmd_stats(&mut self, pmd: Option<u32>) -> Result<(), CtlError> {
+        self.clear_thread_stats(pmd);
+        Ok(())
+    }
+
+    fn pmd_rxqs(&mut self, secs: u32) -> Result<Vec<PmdRxqs>, CtlError> {
+        Ok(self.thread_rxqs(secs))
+    }
+
+    fn ledger(&mut self) -> Result<Ledger, CtlError> {
+        Ok(self.take_ledger()?)
+    }
+
+    fn config_show(&mut self) -> ConfigView {
+        ConfigView {
+            file: self.file.as_ref().map(|file| file.display().to_string()),
+            text: self.running.to_string(),
+        }
+    }
+
+    fn config_check(&mut self, file: Option<&Path>) -> Result<Vec<String>, CtlError> {
+        let wanted = self.load(file)?;
+        Ok(self.check_topology(wanted)?)
+    }
+
+    fn config_reload(&mut self) -> Result<Vec<String>, CtlError> {
+        let result = self.load(None).and_then(|wanted| Ok(self.become_topology(wanted)?));
+        self.last_reload_error = result.as_ref().err().map(CtlError::to_string);
+        if let Some(error) = &self.last_reload_error {
+            slog::error!(self.log, "reload refused, the old configuration stays: {error}");
+        }
+        result
+    }
+
+    fn status(&mut self) -> Status {
+        self.status_report()
+    }
+
+    fn log_levels(&mut self) -> Vec<LogLevel> {
+        vec![LogLevel { module: "xvswitchd".to_owned(), level: self.level.get() }]
+    }
+
+    fn set_log_level(&mut self, module: Option<&str>, level: Level) -> Result<(), CtlError> {
+        if let Some(module) = module.filter(|&module| module != "xvswitchd") {
+            return Err(CtlError::NotFound { kind: "log module", name: module.to_owned() });
+        }
+        self.level.set(level);
+        Ok(())
+    }
+
+    fn request_exit(&mut self, _cleanup: bool) {
+        self.exit = true;
+    }
+}
+
+impl Switchd {
+    fn del_flow_on(&self, ufid: Ufid, pmd: Option<u32>) -> Result<(), CtlError> {
+        let now = self.clock.now();
+        let del = move |pmd: &mut crate::pmd::Pmd| {
+            let switch = pmd.switch();
+            pmd.datapath.del(ufid, &*switch, now).is_some()
+        };
+        let found = self.on_threads(pmd, del)?.into_iter().any(|found| found);
+        if found { Ok(()) } else { Err(no_flow()) }
+    }
+}
