@@ -87,7 +87,7 @@ impl MainLoop {
                 self.set_access(&control);
             }
             if now >= housekeeping {
-                self.server.tick(now);
+                self.server.tick(&mut self.switchd, now);
                 housekeeping = now + HOUSEKEEPING;
             }
             self.switchd.tick();

@@ -230,7 +230,8 @@ impl Switchd {
     ) -> Result<(), Error> {
         let n_threads = self.threads.len();
         let users = spread_tx(sockets.len(), n_threads);
-        for (i, ((id, socket), tx_threads)) in sockets.into_iter().zip(users).enumerate() {
+        for ((id, socket), tx_threads) in sockets.into_iter().zip(users) {
+            let rx_thread = self.least_loaded(&bound.queues);
             // Both rings were asked for.
             let (Some(rx), Some(tx)) = (socket.rx, socket.tx) else { continue };
             let queue = Queue {
@@ -241,7 +242,7 @@ impl Switchd {
                 in_force: socket.in_force,
                 busy_ns: Arc::default(),
                 usage: History::start(self.clock.now(), 0),
-                rx_thread: i % n_threads,
+                rx_thread,
                 tx_threads,
             };
             let slot = RxSlot {
@@ -253,13 +254,20 @@ impl Switchd {
             };
             self.give_tx(port, (id, tx), &queue.tx_threads, bound)?;
             bound.queues.push(queue);
-            if let Some(thread) = self.threads.get(i % n_threads) {
+            if let Some(thread) = self.threads.get(rx_thread) {
                 thread.handle.call(move |pmd| pmd.add_rx(slot))?.map_err(|source| {
                     Error::System { what: "cannot watch the socket".to_owned(), source }
                 })?;
             }
         }
         Ok(())
+    }
+
+    /// The thread with the fewest receive queues, those of `opening` included.
+    fn least_loaded(&self, opening: &[Queue]) -> usize {
+        let queues = || self.ports.values().flat_map(Port::queues).chain(opening);
+        let load = |thread: &usize| queues().filter(|queue| queue.rx_thread == *thread).count();
+        (0..self.threads.len()).min_by_key(load).unwrap_or(0)
     }
 
     fn give_tx(
