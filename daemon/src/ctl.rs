@@ -12,6 +12,7 @@ mod protocol;
 mod reply;
 mod server;
 mod switchd;
+mod table;
 
 pub use command::{Command, Context, Outcome, execute, sorted};
 pub use coverage::{Coverage, Event};
@@ -24,6 +25,6 @@ pub use info::{
 pub use protocol::{
     BadRequest, Format, Problem, REQUEST_SIZE, Request, RequestReader, encode, encode_error,
 };
-pub use reply::{Done, Lines, Message, Reply, Text};
+pub use reply::{Changes, Done, Message, Reply, Text};
 pub use server::{CtlServer, MAX_CLIENTS};
 pub use switchd::{Control, FlowSpec, PortSpec, RuleMatch};

@@ -1,6 +1,7 @@
 //! The daemon `xvswitchd` and its client `xvsctl`.
 
 pub mod args;
+pub mod client;
 pub mod clock;
 pub mod ctl;
 pub mod log;

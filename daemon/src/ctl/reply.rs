@@ -62,15 +62,18 @@ impl Text for Message {
     }
 }
 
-/// Lines of text, as the changes of a reload: `{"lines":[…]}`.
+/// What a change of the configuration changes: `{"changes":[…]}`.
 #[derive(Clone, Debug, Serialize)]
-pub struct Lines {
-    /// Without newlines.
-    pub lines: Vec<String>,
+pub struct Changes {
+    /// One line each, without newlines.
+    pub changes: Vec<String>,
 }
 
-impl Text for Lines {
+impl Text for Changes {
     fn text(&self, out: &mut dyn fmt::Write) -> fmt::Result {
-        self.lines.iter().try_for_each(|line| writeln!(out, "{line}"))
+        if self.changes.is_empty() {
+            return writeln!(out, "nothing changes");
+        }
+        self.changes.iter().try_for_each(|line| writeln!(out, "{line}"))
     }
 }

@@ -1,6 +1,7 @@
 //! What arguments of several commands have in common.
 
 use core::str::FromStr;
+use std::collections::BTreeSet;
 
 use xvs_datapath::{MacAddr, VlanId};
 
@@ -163,4 +164,11 @@ pub(super) fn port_name(context: &mut Context<'_>, text: &str) -> Result<String,
     let numbered = || ports.iter().find(|port| text.parse() == Ok(port.port_no));
     let found = named.or_else(numbered).map(|port| port.name.clone());
     found.ok_or_else(|| CtlError::NotFound { kind: "port", name: text.to_owned() })
+}
+
+/// Removes ports, by name or number, if all of them exist.
+pub(super) fn del_ports(context: &mut Context<'_>, ports: &[String]) -> Result<(), CtlError> {
+    let names = ports.iter().map(|port| port_name(context, port));
+    let names = names.collect::<Result<BTreeSet<String>, _>>()?;
+    names.iter().try_for_each(|name| context.control.del_port(name))
 }

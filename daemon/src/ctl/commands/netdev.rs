@@ -27,12 +27,12 @@ fn chosen(context: &mut Context<'_>, args: &Args<'_>) -> Result<Vec<PmdStats>, C
 
 /// `part / whole`, 0 without a whole.
 #[allow(clippy::cast_precision_loss, reason = "a ratio for people")]
-fn ratio(part: u64, whole: u64) -> f64 {
+pub(super) fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
 /// `part` in per cent of `whole`, 0 without a whole.
-fn percent(part: u64, whole: u64) -> f64 {
+pub(super) fn percent(part: u64, whole: u64) -> f64 {
     100.0 * ratio(part, whole)
 }
 

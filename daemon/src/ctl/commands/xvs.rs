@@ -5,6 +5,10 @@ mod config_reload;
 mod config_show;
 mod counters;
 mod ledger;
+mod pmd_stats;
+mod port_add;
+mod port_del;
+mod port_list;
 mod port_show;
 mod rule_add;
 mod rule_del;
@@ -19,6 +23,10 @@ pub(super) const ALL: &[&Command] = &[
     &config_show::COMMAND,
     &counters::COMMAND,
     &ledger::COMMAND,
+    &pmd_stats::COMMAND,
+    &port_add::COMMAND,
+    &port_del::COMMAND,
+    &port_list::COMMAND,
     &port_show::COMMAND,
     &rule_add::COMMAND,
     &rule_del::COMMAND,

@@ -20,8 +20,6 @@ fn run(context: &mut Context<'_>, args: &[String]) -> Outcome {
         min: COMMAND.min_args,
     })?;
     args::datapath(datapath)?;
-    let names: Vec<String> =
-        ports.iter().map(|port| args::port_name(context, port)).collect::<Result<_, _>>()?;
-    names.iter().try_for_each(|name| context.control.del_port(name))?;
+    args::del_ports(context, ports)?;
     Ok(Box::new(Done {}))
 }

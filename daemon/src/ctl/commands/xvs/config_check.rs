@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use crate::ctl::command::{Command, Context, Outcome};
-use crate::ctl::reply::Lines;
+use crate::ctl::reply::Changes;
 
 pub(super) const COMMAND: Command = Command {
     name: "xvs/config-check",
@@ -15,6 +15,6 @@ pub(super) const COMMAND: Command = Command {
 };
 
 fn run(context: &mut Context<'_>, args: &[String]) -> Outcome {
-    let lines = context.control.config_check(args.first().map(Path::new))?;
-    Ok(Box::new(Lines { lines }))
+    let changes = context.control.config_check(args.first().map(Path::new))?;
+    Ok(Box::new(Changes { changes }))
 }

@@ -1,7 +1,7 @@
 //! `xvs/config-reload`: applies the configuration file again.
 
 use crate::ctl::command::{Command, Context, Outcome};
-use crate::ctl::reply::Lines;
+use crate::ctl::reply::Changes;
 
 pub(super) const COMMAND: Command = Command {
     name: "xvs/config-reload",
@@ -13,5 +13,5 @@ pub(super) const COMMAND: Command = Command {
 };
 
 fn run(context: &mut Context<'_>, _args: &[String]) -> Outcome {
-    Ok(Box::new(Lines { lines: context.control.config_reload()? }))
+    Ok(Box::new(Changes { changes: context.control.config_reload()? }))
 }
