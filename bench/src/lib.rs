@@ -3,6 +3,7 @@
 mod bpf;
 
 pub mod demo;
+pub mod forward;
 pub mod peers;
 pub mod sink;
 pub mod source;

@@ -1,9 +1,9 @@
-//! `xvsbench`: the demo, and removal of what killed runs left behind. Started by `./x`.
+//! `xvsbench`: demo, benchmarks and their parts, and removal of what killed runs left. Started by `./x`.
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xvs_bench::{demo, sink, source};
+use xvs_bench::{demo, forward, sink, source};
 use xvs_tests::{Result, clean};
 
 /// Demo and benchmarks of xvswitch. Everything happens in network namespaces made for it.
@@ -18,6 +18,8 @@ struct Cli {
 enum Command {
     /// Forward ping, TCP and UDP between two hosts and show figures.
     Demo(demo::Options),
+    /// Move packets between two interfaces and do nothing else, until a signal comes.
+    Forward(forward::Options),
     /// Send UDP packets out of an interface until a signal comes, millions in a second.
     Source(source::Options),
     /// Count the source's packets on an interface and drop them, until a signal comes.
@@ -40,6 +42,7 @@ fn main() -> ExitCode {
 fn run(command: &Command) -> Result<()> {
     match command {
         Command::Demo(options) => demo::run(options),
+        Command::Forward(options) => forward::run(options),
         Command::Source(options) => source::run(options),
         Command::Sink(options) => sink::run(options),
         Command::Clean => {
