@@ -23,10 +23,26 @@ pub fn linux_bridge(rig: &Rig) -> Result<()> {
     rig.dut.ip("link set br0 up").map(drop)
 }
 
+/// Makes the kernel forward what arrives at the ports of a rig on the cores of `cpu_mask` (hexadecimal)
+/// instead of the sender's.
+///
+/// # Errors
+/// When the kernel cannot steer packets.
+pub fn steer(rig: &Rig, cpu_mask: &str) -> Result<()> {
+    for port in &rig.ports {
+        let name = &port.name;
+        // Redirected frames reach the stack of a veth device only with generic receive offload.
+        rig.dut.run(&format!("ethtool -K {name} gro on"))?;
+        let file = format!("/sys/class/net/{name}/queues/rx-0/rps_cpus");
+        proc::run(rig.dut.command("sh").args(["-c", &format!("echo {cpu_mask} >{file}")]))?;
+    }
+    Ok(())
+}
+
 /// Open vSwitch's userspace datapath with a database of its own, in the scratch directory of a rig.
 #[derive(Debug)]
 pub struct OpenVswitch {
-    _switch: Proc,
+    switch: Proc,
     _database: Proc,
 }
 
@@ -65,7 +81,13 @@ impl OpenVswitch {
                 &["add-port", "br0", name, "--", "set", "interface", name, "type=afxdp"],
             )?;
         }
-        Ok(Self { _switch: switch, _database: database })
+        Ok(Self { switch, _database: database })
+    }
+
+    /// The process that forwards.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.switch.pid()
     }
 }
 

@@ -1,0 +1,108 @@
+//! The switches that are compared: how each is started on a rig, and what it costs the machine.
+
+use std::any::Any;
+use std::fmt;
+
+use xvs_tests::{
+    Error, Result,
+    daemon::{self, Daemon, Setup},
+    proc::Proc,
+    rig::Rig,
+};
+
+use crate::peers::{self, OpenVswitch};
+
+/// The core on which every switch forwards.
+pub(crate) const SWITCH_MASK: &str = "1";
+
+/// Names by which the goals refer to contenders.
+pub(crate) const XVSWITCH: &str = "xvswitch";
+pub(crate) const OPEN_VSWITCH: &str = "Open vSwitch";
+pub(crate) const FORWARDER: &str = "bare forwarder";
+
+/// A switch that can be started in the `dut` namespace of a rig.
+pub(crate) struct Contender {
+    pub(crate) name: String,
+    start: Box<Start>,
+}
+
+type Start = dyn Fn(&Rig) -> Result<Switch>;
+
+impl Contender {
+    fn new(name: &str, start: impl Fn(&Rig) -> Result<Switch> + 'static) -> Self {
+        Self { name: name.to_owned(), start: Box::new(start) }
+    }
+
+    /// Starts it; whether it forwards yet, a ping will tell.
+    pub(crate) fn start(&self, rig: &Rig) -> Result<Switch> {
+        (self.start)(rig)
+    }
+}
+
+/// All that are built in.
+pub(crate) fn all() -> Vec<Contender> {
+    vec![
+        Contender::new(XVSWITCH, |rig| {
+            let pmd = format!("cpu-mask = \"0x{SWITCH_MASK}\"");
+            let mut daemon = Daemon::start(rig, &Setup::new(rig).pmd(&pmd))?;
+            Ok(Switch { pid: Some(daemon.proc().pid()), _running: Box::new(daemon) })
+        }),
+        Contender::new(OPEN_VSWITCH, |rig| {
+            let switch = OpenVswitch::start(rig, SWITCH_MASK)?;
+            Ok(Switch { pid: Some(switch.pid()), _running: Box::new(switch) })
+        }),
+        Contender::new(FORWARDER, |rig| {
+            let program = daemon::program("xvsbench")?;
+            process(rig, &[&program.to_string_lossy(), "forward", "-a", "v1", "-b", "v2"])
+        }),
+        Contender::new("Linux bridge", |rig| {
+            peers::linux_bridge(rig)?;
+            peers::steer(rig, SWITCH_MASK)?;
+            Ok(Switch { pid: None, _running: Box::new(()) })
+        }),
+    ]
+}
+
+/// A forwarder of somebody else, `NAME=COMMAND`: the command forwards between `v1` and `v2` of the
+/// namespace it is started in.
+pub(crate) fn external(text: &str) -> Option<Contender> {
+    let (name, command) = text.split_once('=')?;
+    let words: Vec<String> = command.split_ascii_whitespace().map(str::to_owned).collect();
+    let named = !name.is_empty() && !words.is_empty();
+    named.then(|| {
+        Contender::new(name, move |rig| {
+            process(rig, &words.iter().map(String::as_str).collect::<Vec<_>>())
+        })
+    })
+}
+
+/// A program that is the whole switch, on the switch's core.
+fn process(rig: &Rig, words: &[&str]) -> Result<Switch> {
+    let mut command = rig.dut.command("taskset");
+    let process = Proc::start(&rig.scratch, "forwarder", command.arg(SWITCH_MASK).args(words))?;
+    Ok(Switch { pid: Some(process.pid()), _running: Box::new(process) })
+}
+
+/// A switch that runs; it ends when dropped.
+pub(crate) struct Switch {
+    pid: Option<u32>,
+    _running: Box<dyn Any>,
+}
+
+impl fmt::Debug for Switch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Switch").field("pid", &self.pid).finish_non_exhaustive()
+    }
+}
+
+impl Switch {
+    /// Resident memory in MiB, packet memory included; `None` when it is no process.
+    pub(crate) fn resident_mib(&self) -> Result<Option<f64>> {
+        let Some(pid) = self.pid else { return Ok(None) };
+        let path = format!("/proc/{pid}/status");
+        let text = std::fs::read_to_string(&path).map_err(Error::io(path))?;
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.split_ascii_whitespace().next()?.parse::<f64>().ok());
+        Ok(kib.map(|kib| kib / 1024.0))
+    }
+}
