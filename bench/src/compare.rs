@@ -16,7 +16,7 @@ use xvs_tests::{
     rig::Rig,
 };
 
-use crate::contender::{self, Contender, FORWARDER, OPEN_VSWITCH, XVSWITCH};
+use crate::contender::{self, Contender, FORWARDER, OPEN_VSWITCH, Switch, XVSWITCH};
 use crate::{samples::Samples, sink::Sink};
 
 /// Options of the comparison.
@@ -60,13 +60,14 @@ enum Goal {
     Below(f64),
 }
 
-const ROWS: [Row; 5] = [
+const ROWS: [Row; 6] = [
     Row { name: "64-byte packets, one flow, offered", unit: "kpps", goals: &[] },
     Row {
         name: "64-byte packets, one flow, forwarded",
         unit: "kpps",
         goals: &[Goal::Ratio(OPEN_VSWITCH, 1.0), Goal::Ratio(FORWARDER, 0.9)],
     },
+    Row { name: "64-byte packets, one flow, CPU time per packet", unit: "ns", goals: &[] },
     Row { name: "TCP c1 to c2, offloads off", unit: "Mbit/s", goals: TCP_GOALS },
     Row { name: "TCP c2 to c1, offloads off", unit: "Mbit/s", goals: TCP_GOALS },
     Row { name: "resident memory, two ports", unit: "MiB", goals: &[Goal::Below(100.0)] },
@@ -84,24 +85,27 @@ fn measure(contender: &Contender, rig: &Rig, seconds: u32) -> Result<Sample> {
     }
     let switch = contender.start(rig)?;
     rig.wait_forwarding(Duration::from_secs(10))?;
-    let [offered, forwarded] = packets(rig, seconds)?;
+    let [offered, forwarded, cpu_ns] = packets(rig, &switch, seconds)?;
     let pinned = ["-A", "1,1"];
     let there = Iperf::run(rig, seconds, &pinned)?;
     let back = Iperf::run(rig, seconds, &[&pinned[..], &["-R"]].concat())?;
     let tcp = |iperf: Iperf| Some(iperf.mbit_s);
-    Ok([offered, forwarded, tcp(there), tcp(back), switch.resident_mib()?])
+    Ok([offered, forwarded, cpu_ns, tcp(there), tcp(back), switch.resident_mib()?])
 }
 
 /// Thousands of packets per second that are offered and that come out, when more are offered than any
-/// contender can forward.
-fn packets(rig: &Rig, seconds: u32) -> Result<[Option<f64>; 2]> {
+/// contender can forward; and nanoseconds that each which comes out kept the switch's threads busy,
+/// which is meaningful even when something else disturbs the machine.
+fn packets(rig: &Rig, switch: &Switch, seconds: u32) -> Result<[Option<f64>; 3]> {
     let sink = rig.c2.enter(|| Sink::attach("e0"))?;
     let mut command = rig.c1.command("taskset");
     command.args(["-c", HOSTS_CORE]).arg(daemon::program("xvsbench")?);
     command.args(["source", "-i", "e0", "--size", "64"]);
     let mut source = Proc::start(&rig.scratch, "source", &mut command)?;
     std::thread::sleep(Duration::from_secs(1));
+    let cpu_before = switch.cpu_ns()?;
     let rate = sink.rate(Duration::from_secs(u64::from(seconds)))?;
+    let cpu = switch.cpu_ns()?.zip(cpu_before).map(|(after, before)| after - before);
     if let Some(status) = source.ended()? {
         let line = format!("xvsbench source ({status})");
         return Err(Error::Command { line, output: source.stderr() });
@@ -110,7 +114,8 @@ fn packets(rig: &Rig, seconds: u32) -> Result<[Option<f64>; 2]> {
     let lines = source.stdout();
     let rates = lines.lines().filter_map(|line| line.split(' ').next()?.parse::<f64>().ok());
     rates.for_each(|packets| offered.push(packets / 1e3));
-    Ok([offered.median(), Some(rate / 1e3)])
+    let cpu_ns = cpu.map(|cpu| cpu / f64::from(seconds) / rate);
+    Ok([offered.median(), Some(rate / 1e3), cpu_ns])
 }
 
 /// A contender and its samples for each of [`ROWS`].

@@ -105,4 +105,17 @@ impl Switch {
         let kib = line.and_then(|line| line.split_ascii_whitespace().next()?.parse::<f64>().ok());
         Ok(kib.map(|kib| kib / 1024.0))
     }
+    /// Nanoseconds that its threads have run so far; `None` when it is no process.
+    pub(crate) fn cpu_ns(&self) -> Result<Option<f64>> {
+        let Some(pid) = self.pid else { return Ok(None) };
+        let tasks = format!("/proc/{pid}/task");
+        let mut sum = 0.0;
+        for task in std::fs::read_dir(&tasks).map_err(Error::io(tasks))?.flatten() {
+            // A thread may end between the two looks; one that forwards does not.
+            let text = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+            let ran = text.split(' ').next().and_then(|ran| ran.parse::<f64>().ok());
+            sum += ran.unwrap_or(0.0);
+        }
+        Ok(Some(sum))
+    }
 }
