@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use xvs_datapath::MacAddr;
 
 pub use self::promiscuous::Promiscuous;
-use crate::netlink::{Message, ask, ask_route, family, ifla};
+use crate::netlink::{Message, ask_generic, ask_route, family, ifla};
 use crate::{Error, Result};
 
 mod ethtool;
@@ -166,7 +166,7 @@ impl Device {
                 attribute(QUEUE_TYPE, kind),
             ];
             let question = Message::generic(family, QUEUE_GET, attributes);
-            let answers = ask(netlink_sys::protocols::NETLINK_GENERIC, question, false).ok()?;
+            let answers = ask_generic(question).ok()?;
             answers.first().map(|answer| answer.bytes(QUEUE_XSK).is_some())
         };
         // A queue may exist on one side only.

@@ -28,6 +28,9 @@ const RECEIVE_SIZE: usize = 64 << 10;
 /// Datagrams that one [`LinkMonitor::drain`] reads at most; the rest waits for the next.
 const MAX_DATAGRAMS: usize = 1024;
 
+/// Length of a generic netlink message's fixed header (genlmsghdr).
+const GENERIC_HEADER: usize = 4;
+
 /// A message: its type, the fixed header of its family, its attributes.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
@@ -39,7 +42,7 @@ pub(crate) struct Message {
 impl Message {
     /// A question about links, addresses or routes: an all-zero header matches everything.
     pub(crate) fn route(kind: u16, attributes: Vec<(u16, Vec<u8>)>) -> Self {
-        Self { kind, header: vec![0; header_len(kind)], attributes }
+        Self { kind, header: vec![0; route_header(kind)], attributes }
     }
 
     /// A question to a generic netlink family.
@@ -84,13 +87,41 @@ impl Message {
     }
 }
 
-/// Length of the fixed header: ifinfomsg, ifaddrmsg, rtmsg or genlmsghdr.
-fn header_len(kind: u16) -> usize {
+/// Length of an rtnetlink message's fixed header: ifinfomsg, ifaddrmsg or rtmsg.
+fn route_header(kind: u16) -> usize {
     match kind {
         libc::RTM_NEWLINK | libc::RTM_DELLINK | libc::RTM_GETLINK => 16,
         libc::RTM_NEWADDR | libc::RTM_GETADDR => 8,
         libc::RTM_NEWROUTE | libc::RTM_GETROUTE => 12,
         _ => 4,
+    }
+}
+
+/// A message that was received. Where its attributes start is for its protocol to say: the numbers of
+/// generic families are those of rtnetlink's messages, too.
+#[derive(Debug)]
+struct Received {
+    kind: u16,
+    payload: Vec<u8>,
+}
+
+impl NetlinkDeserializable for Received {
+    type Error = DecodeError;
+
+    fn deserialize(header: &NetlinkHeader, payload: &[u8]) -> Result<Self, DecodeError> {
+        Ok(Self { kind: header.message_type, payload: payload.to_vec() })
+    }
+}
+
+impl Received {
+    /// Takes it apart behind a fixed header of `header` bytes.
+    fn parse(&self, header: usize) -> io::Result<Message> {
+        let (fixed, rest) = self.payload.split_at(header.min(self.payload.len()));
+        let attributes = NlasIterator::new(rest)
+            .map(|nla| nla.map(|nla| (nla.kind(), nla.value().to_vec())))
+            .collect::<Result<_, DecodeError>>()
+            .map_err(io::Error::other)?;
+        Ok(Message { kind: self.kind, header: fixed.to_vec(), attributes })
     }
 }
 
@@ -110,23 +141,14 @@ impl NetlinkSerializable for Message {
     }
 }
 
-impl NetlinkDeserializable for Message {
-    type Error = DecodeError;
-
-    fn deserialize(header: &NetlinkHeader, payload: &[u8]) -> Result<Self, DecodeError> {
-        let kind = header.message_type;
-        let at = header_len(kind).min(payload.len());
-        let (fixed, rest) = payload.split_at(at);
-        let attributes = NlasIterator::new(rest)
-            .map(|nla| nla.map(|nla| (nla.kind(), nla.value().to_vec())))
-            .collect::<Result<_, _>>()?;
-        Ok(Self { kind, header: fixed.to_vec(), attributes })
-    }
-}
-
 /// Asks one question on a socket of its own, in the network namespace of the calling thread.
-/// `dump` asks for all objects, otherwise for one.
-pub(crate) fn ask(protocol: isize, question: Message, dump: bool) -> io::Result<Vec<Message>> {
+/// `dump` asks for all objects, otherwise for one. `header` gives the length of an answer's fixed header.
+fn ask(
+    protocol: isize,
+    question: Message,
+    dump: bool,
+    header: impl Fn(u16) -> usize,
+) -> io::Result<Vec<Message>> {
     let socket = Socket::new(protocol)?;
     socket.connect(&SocketAddr::new(0, 0))?;
     let mut request =
@@ -140,18 +162,20 @@ pub(crate) fn ask(protocol: isize, question: Message, dump: bool) -> io::Result<
     loop {
         for payload in receive(&socket)? {
             match payload {
-                NetlinkPayload::InnerMessage(message) => answers.push(message),
+                NetlinkPayload::InnerMessage(answer) => {
+                    answers.push(answer.parse(header(answer.kind))?);
+                }
                 NetlinkPayload::Done(_) => return Ok(answers),
                 NetlinkPayload::Error(error) if error.code.is_none() => return Ok(answers),
                 NetlinkPayload::Error(error) => return Err(error.to_io()),
-                _ => {}
+                NetlinkPayload::Noop | NetlinkPayload::Overrun(_) | _ => {}
             }
         }
     }
 }
 
 /// The messages of one datagram. One that cannot be decoded ends it with an error.
-fn receive(socket: &Socket) -> io::Result<Vec<NetlinkPayload<Message>>> {
+fn receive(socket: &Socket) -> io::Result<Vec<NetlinkPayload<Received>>> {
     let mut datagram = Vec::with_capacity(RECEIVE_SIZE);
     socket.recv(&mut datagram, 0)?;
     let mut rest = datagram.as_slice();
@@ -174,7 +198,7 @@ pub(crate) fn family(name: &str) -> io::Result<u16> {
     let mut value = name.as_bytes().to_vec();
     value.push(0);
     let question = Message::generic(CONTROLLER, GET_FAMILY, vec![(FAMILY_NAME, value)]);
-    ask(netlink_sys::protocols::NETLINK_GENERIC, question, false)?
+    ask_generic(question)?
         .iter()
         .find_map(|message| message.u16(FAMILY_ID))
         .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOENT))
@@ -182,7 +206,12 @@ pub(crate) fn family(name: &str) -> io::Result<u16> {
 
 /// Asks rtnetlink.
 pub(crate) fn ask_route(question: Message, dump: bool) -> io::Result<Vec<Message>> {
-    ask(netlink_sys::protocols::NETLINK_ROUTE, question, dump)
+    ask(netlink_sys::protocols::NETLINK_ROUTE, question, dump, route_header)
+}
+
+/// Asks a generic netlink family for one object.
+pub(crate) fn ask_generic(question: Message) -> io::Result<Vec<Message>> {
+    ask(netlink_sys::protocols::NETLINK_GENERIC, question, false, |_| GENERIC_HEADER)
 }
 
 /// An interface appeared, changed or vanished.
@@ -264,10 +293,15 @@ impl LinkMonitor {
         let mut found = LinkEvents::default();
         for _ in 0..MAX_DATAGRAMS {
             match receive(&self.0) {
-                Ok(payloads) => found.events.extend(payloads.iter().filter_map(|payload| {
-                    let NetlinkPayload::InnerMessage(message) = payload else { return None };
-                    LinkEvent::new(message)
-                })),
+                Ok(payloads) => {
+                    for payload in payloads {
+                        let NetlinkPayload::InnerMessage(message) = payload else { continue };
+                        match message.parse(route_header(message.kind)) {
+                            Ok(message) => found.events.extend(LinkEvent::new(&message)),
+                            Err(_) => found.lost = true,
+                        }
+                    }
+                }
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EAGAIN) => break,
                     Some(libc::EINTR) => {}
