@@ -153,7 +153,8 @@ impl RedirectProgram {
         self.mode
     }
 
-    /// The link that keeps it attached: a process that inherits it keeps it so.
+    /// The link that keeps it attached: a process that inherits it keeps it so, unless this value is
+    /// dropped.
     #[must_use]
     pub fn link_fd(&self) -> BorrowedFd<'_> {
         self.link.as_fd()
@@ -170,6 +171,15 @@ impl RedirectProgram {
             })?;
         let counts = per_cpu.iter().flatten();
         Ok(counts.filter_map(|value| value.first_chunk()).map(|b| u64::from_ne_bytes(*b)).sum())
+    }
+}
+
+impl Drop for RedirectProgram {
+    /// At once, and not when the last copy of the descriptor goes: a child that has been forked and has
+    /// not executed its program yet has one.
+    fn drop(&mut self) {
+        // SAFETY: no pointers are passed; the descriptor is open.
+        let _ = unsafe { libbpf_sys::bpf_link_detach(self.link.as_raw_fd()) };
     }
 }
 
