@@ -156,7 +156,7 @@ impl Parts {
 
 /// A new socket.
 fn socket() -> Result<Socket> {
-    match sys::xdp_socket() {
+    match sys::raw_socket(libc::AF_XDP) {
         Ok(fd) => Ok(Socket(fd)),
         Err(error) => Err(match errno(&error) {
             libc::EAFNOSUPPORT => Error::NoKernelSupport,

@@ -1,4 +1,4 @@
-//! The system calls on AF_XDP sockets, each wrapped once.
+//! The system calls on AF_XDP and packet sockets, each wrapped once.
 //!
 //! Every struct handed to the kernel has all its bytes initialised.
 #![allow(unsafe_code, reason = "makes system calls")]
@@ -24,10 +24,13 @@ unsafe impl Plain for libc::xdp_statistics {}
 // SAFETY: one u32.
 unsafe impl Plain for libc::xdp_options {}
 
-/// A new AF_XDP socket.
-pub(crate) fn xdp_socket() -> io::Result<OwnedFd> {
+// SAFETY: i32, two u16 and eight bytes that fill 16 bytes.
+unsafe impl Plain for libc::packet_mreq {}
+
+/// A new socket of AF_XDP or, receiving nothing, AF_PACKET.
+pub(crate) fn raw_socket(family: i32) -> io::Result<OwnedFd> {
     // SAFETY: no memory is passed.
-    let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    let fd = unsafe { libc::socket(family, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
