@@ -225,7 +225,8 @@ impl fmt::Display for Error {
             Self::QueueBusy { port, queue } => write!(
                 f,
                 "queue {queue} of {port} is bound by another AF_XDP socket, or one that was closed is \
-                 still being released"
+                 still being released: stop whoever has it (ss --xdp -p shows it) or choose other \
+                 queues; one that is being released comes free by itself"
             ),
             Self::NoZeroCopy { port, queue } => write!(
                 f,

@@ -98,7 +98,15 @@ pub struct UmemGroup {
     mode: Mode,
     wanted: Features,
     found: Features,
-    members: Vec<Weak<Socket>>,
+    members: Vec<Member>,
+}
+
+/// A socket of a group, and what it was bound to.
+#[derive(Debug)]
+struct Member {
+    socket: Weak<Socket>,
+    ifindex: u32,
+    queue: QueueId,
 }
 
 impl UmemGroup {
@@ -129,18 +137,19 @@ impl UmemGroup {
     /// the kernel releases a closed socket's queue late.
     pub fn open(&mut self, config: &XskConfig, link: Arc<LinkState>) -> Result<Xsk> {
         check(config)?;
-        self.members.retain(|member| member.strong_count() > 0);
+        self.members.retain(|member| member.socket.strong_count() > 0);
         let parts = self.bind(config)?;
         let InForce { multi_buffer, tx_metadata, .. } = parts.in_force;
         self.found = Features { multi_buffer, tx_metadata };
-        self.members.push(Arc::downgrade(&parts.socket));
+        let socket = Arc::downgrade(&parts.socket);
+        self.members.push(Member { socket, ifindex: config.ifindex, queue: config.queue });
         parts.into_xsk(self.umem, link)
     }
 
     /// Joins a member, or registers the memory if there is none. A member whose device is gone is
     /// bound no more, and the kernel refuses it.
     fn bind(&self, config: &XskConfig) -> Result<Parts> {
-        for member in self.members.iter().filter_map(Weak::upgrade) {
+        for member in self.members.iter().filter_map(|member| member.socket.upgrade()) {
             match Parts::bind((self.umem, self.mode), config, Some(&member), self.found) {
                 Err(Failure::Bind(libc::EBADF)) => {}
                 Err(failure) => return Err(self.explain(config, failure)),
@@ -162,6 +171,12 @@ impl UmemGroup {
         }
     }
 
+    /// True when a member is bound to this very queue.
+    fn has(&self, config: &XskConfig) -> bool {
+        let on = (config.ifindex, config.queue);
+        self.members.iter().any(|member| (member.ifindex, member.queue) == on)
+    }
+
     fn explain(&self, config: &XskConfig, failure: Failure) -> Error {
         let (port, queue) = (config.port.clone(), config.queue.0);
         let errno = match failure {
@@ -179,6 +194,8 @@ impl UmemGroup {
         };
         match errno {
             libc::EBUSY => Error::QueueBusy { port, queue },
+            // To a second socket of one packet memory on one queue the kernel says this.
+            libc::EINVAL if self.has(config) => Error::QueueBusy { port, queue },
             libc::EINVAL => Error::NoSuchQueue { port, queue, queues: None },
             libc::ENODEV => Error::NoSuchInterface { port },
             libc::EOPNOTSUPP if self.mode == Mode::ZeroCopy => Error::NoZeroCopy { port, queue },
