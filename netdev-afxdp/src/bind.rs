@@ -226,8 +226,8 @@ fn set_sndbuf(
     let descriptor = max_frame_len(config.mtu).min(rx_room);
     in_force.sndbuf_full_ring = truesize(descriptor).saturating_mul(config.tx_ring);
     let want = config.sndbuf.unwrap_or(in_force.sndbuf_full_ring);
-    // The kernel doubles what it is given.
-    let half = want.div_ceil(2);
+    // The kernel doubles what it is given, and takes what is negative for 0.
+    let half = want.div_ceil(2).min(MAX_HALF_SNDBUF);
     if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &half).is_err() {
         // Without CAP_NET_ADMIN: as far as net.core.wmem_max goes.
         sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &half)
@@ -237,6 +237,9 @@ fn set_sndbuf(
         .map_err(|source| system("cannot read the send buffer", source))?;
     Ok(())
 }
+
+/// Half of the largest send buffer.
+const MAX_HALF_SNDBUF: u32 = i32::MAX.unsigned_abs() / 2;
 
 /// What one descriptor of `len` bytes is charged to the send buffer in copy mode: the kernel's struct
 /// sk_buff (256 bytes) and one allocation, rounded up to a power of two, for headroom, data and struct
