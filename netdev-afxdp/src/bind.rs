@@ -89,7 +89,7 @@ impl Parts {
             sxdp_ifindex: config.ifindex,
             sxdp_queue_id: config.queue.0,
             sxdp_shared_umem_fd: member
-                .map_or(0, |member| member.0.as_raw_fd().try_into().unwrap_or_default()),
+                .map_or(0, |member| member.as_fd().as_raw_fd().try_into().unwrap_or_default()),
         };
         sys::bind_xdp(fd, &address).map_err(|error| Failure::Bind(errno(&error)))?;
         let options: libc::xdp_options = sys::get_option(fd, libc::SOL_XDP, libc::XDP_OPTIONS)
@@ -157,7 +157,7 @@ impl Parts {
 /// A new socket.
 fn socket() -> Result<Socket> {
     match sys::raw_socket(libc::AF_XDP) {
-        Ok(fd) => Ok(Socket(fd)),
+        Ok(fd) => Ok(Socket::new(fd)),
         Err(error) => Err(match errno(&error) {
             libc::EAFNOSUPPORT => Error::NoKernelSupport,
             libc::EPERM => {

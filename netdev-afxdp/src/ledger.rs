@@ -22,6 +22,8 @@ pub struct Ledger {
     pub tx: u64,
     /// Lent to closed sockets whose queue may still be bound.
     pub quarantined: u64,
+    /// Halves of sockets that are open, or closed and not reclaimed.
+    pub halves: u64,
 }
 
 impl Ledger {
@@ -46,15 +48,17 @@ pub(crate) enum Owner {
 }
 
 impl Owner {
-    /// Adds what the owner itself counts; a closed one counts no more.
+    /// Adds it and what it counts itself; a closed one counts no more.
     pub(crate) fn add_to(&self, ledger: &mut Ledger) {
         match self {
-            Self::Free | Self::Closed => {}
+            Self::Free => return,
+            Self::Closed => {}
             Self::Rx(stats) => ledger.filled += stats.filled.get(),
             Self::Tx(stats) => {
                 ledger.queued += stats.queued_frames.get();
                 ledger.tx += stats.kernel_frames.get();
             }
         }
+        ledger.halves += 1;
     }
 }

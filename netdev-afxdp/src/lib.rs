@@ -2,7 +2,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | `umem`, `pool`, `cache`, `frame`, `ledger` | the packet memory and who has each frame |
+//! | `umem`, `pool`, `cache`, `frame`, `lent`, `ledger` | the packet memory and who has each frame |
 //! | `packet` | a packet of 1 to 18 frames |
 //! | `kick` | when to call the kernel to transmit, and what its answer means |
 //! | `program` | the XDP program that hands packets to the sockets |
@@ -22,6 +22,7 @@ mod error;
 mod frame;
 pub mod kick;
 mod ledger;
+mod lent;
 mod link;
 mod mapping;
 mod netdev;

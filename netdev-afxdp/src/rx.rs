@@ -12,7 +12,8 @@ use xvs_datapath::{MAX_FRAMES, Packet, PacketBatch, RxQueue};
 use crate::abi::Desc;
 use crate::cache::FrameCache;
 use crate::error::Result;
-use crate::ledger::Owner;
+use crate::frame::Frame;
+use crate::lent::Lent;
 use crate::packet::XskPacket;
 use crate::ring::{Consumer, Producer};
 use crate::socket::{Quarantine, Socket};
@@ -26,11 +27,9 @@ use crate::umem::Umem;
 pub struct XskRx {
     rx: Consumer<Desc>,
     fill: Producer<u64>,
-    umem: &'static Umem,
-    id: u16,
-    zero_copy: bool,
     /// Frames with the kernel.
-    filled: u32,
+    lent: Lent,
+    zero_copy: bool,
     /// In the middle of a packet that is too long; the rest of it is thrown away.
     skipping: bool,
     /// Used only when the thread's cache has frames of another packet memory.
@@ -59,9 +58,8 @@ impl XskRx {
         socket: Arc<Socket>,
     ) -> Result<Self> {
         let stats = Arc::new(RxStats::default());
-        let id = umem.register(Owner::Rx(Arc::clone(&stats)))?;
-        let (filled, skipping, own_cache) = (0, false, None);
-        Ok(Self { rx, fill, umem, id, zero_copy, filled, skipping, own_cache, stats, socket })
+        let lent = Lent::to_rx(umem, &stats)?;
+        Ok(Self { rx, fill, lent, zero_copy, skipping: false, own_cache: None, stats, socket })
     }
 
     /// Its counters.
@@ -73,35 +71,28 @@ impl XskRx {
     /// The packet memory.
     #[must_use]
     pub fn umem(&self) -> &'static Umem {
-        self.umem
-    }
-
-    /// Frames with the kernel to receive into.
-    #[must_use]
-    pub fn filled(&self) -> u32 {
-        self.filled
+        self.lent.umem()
     }
 
     /// Tops up the fill ring from `cache`; [`RxQueue::receive`] does it too. To be called once before
     /// traffic is led to the socket, so that the first packets find room.
     pub fn refill(&mut self, cache: &mut FrameCache) {
-        let want = self.rx.size().saturating_sub(self.filled);
+        let before = self.lent.count();
+        let want = self.rx.size().saturating_sub(before);
         let n = self.fill.free(want).min(want);
         if n > 0 {
-            let cache = home(self.umem, cache, &mut self.own_cache);
-            let before = self.filled;
+            let cache = home(self.lent.umem(), cache, &mut self.own_cache);
             for _ in 0..n {
                 let Some(frame) = cache.take() else { break };
                 // There is room: `n` was free, and the kernel only makes more.
-                let _ = self.fill.push(self.umem.lend(frame, self.id));
-                self.filled += 1;
+                let _ = self.fill.push(self.lent.lend(frame));
             }
-            if self.filled != before {
+            if self.lent.count() != before {
                 self.fill.submit();
-                self.stats.filled.set(u64::from(self.filled));
+                self.stats.filled.set(u64::from(self.lent.count()));
             }
         }
-        if self.zero_copy && self.filled > 0 && self.fill.needs_wakeup() {
+        if self.zero_copy && self.lent.count() > 0 && self.fill.needs_wakeup() {
             self.stats.wakeups.add(1);
             sys::kick_fill(self.socket.as_fd());
         }
@@ -109,7 +100,8 @@ impl XskRx {
 
     /// Closes this half. The socket closes with its last half.
     pub fn close(self) -> Quarantine {
-        Quarantine::new(self.umem, self.id, &self.socket)
+        self.stats.filled.set(0);
+        Quarantine::new(self.lent, &self.socket)
     }
 
     /// Looks at the ring from `at`, of `available` entries.
@@ -141,13 +133,12 @@ impl XskRx {
         let mut bad = 0;
         for at in at..at + n {
             let desc = self.rx.peek(at);
-            let Some((frame, offset)) = self.umem.take_back(desc.addr, self.id) else {
+            let Some((frame, offset)) = self.lent.take_back(desc.addr) else {
                 bad += 1;
                 continue;
             };
-            self.filled -= 1;
             let refused = match &mut packet {
-                None => match XskPacket::new(self.umem, frame, offset, desc.len) {
+                None => match XskPacket::new(self.lent.umem(), frame, offset, desc.len) {
                     Ok(first) => {
                         packet = Some(first);
                         None
@@ -175,11 +166,8 @@ impl XskRx {
         let mut bytes = 0;
         for at in at..at + n {
             let desc = self.rx.peek(at);
-            match self.umem.take_back(desc.addr, self.id) {
-                Some((frame, _)) => {
-                    self.filled -= 1;
-                    self.free_own(frame, cache);
-                }
+            match self.lent.take_back(desc.addr) {
+                Some((frame, _)) => self.free_own(frame, cache),
                 None => self.stats.bad_descriptors.add(1),
             }
             bytes += u64::from(desc.len);
@@ -187,8 +175,8 @@ impl XskRx {
         bytes
     }
 
-    fn free_own(&mut self, frame: crate::frame::Frame, cache: &mut FrameCache) {
-        home(self.umem, cache, &mut self.own_cache).put(frame);
+    fn free_own(&mut self, frame: Frame, cache: &mut FrameCache) {
+        home(self.lent.umem(), cache, &mut self.own_cache).put(frame);
     }
 }
 
@@ -243,7 +231,7 @@ impl RxQueue for XskRx {
             self.rx.release(at);
             self.stats.packets.add(packets);
             self.stats.bytes.add(bytes);
-            self.stats.filled.set(u64::from(self.filled));
+            self.stats.filled.set(u64::from(self.lent.count()));
         }
         self.refill(cache);
         batch.len() - before
@@ -255,11 +243,5 @@ impl AsFd for XskRx {
     /// when it is polled, and a packet that the kernel drops then is not reported.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
-    }
-}
-
-impl Drop for XskRx {
-    fn drop(&mut self) {
-        self.umem.quarantine(self.id);
     }
 }

@@ -1,19 +1,31 @@
 //! An open AF_XDP socket as seen by those who do not own a half: its counters, its end.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
 
+use crate::lent::Lent;
 use crate::sys;
-use crate::umem::Umem;
 
 /// The file descriptor; closed when both halves are gone.
 #[derive(Debug)]
-pub(crate) struct Socket(pub(crate) OwnedFd);
+pub(crate) struct Socket {
+    fd: OwnedFd,
+    /// After the descriptor, so that it goes when that *is* closed and the kernel has let go of the
+    /// rings, not when it is about to be.
+    open: Arc<()>,
+}
+
+impl Socket {
+    pub(crate) fn new(fd: OwnedFd) -> Self {
+        Self { fd, open: Arc::new(()) }
+    }
+}
 
 impl AsFd for Socket {
     #[inline]
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.fd.as_fd()
     }
 }
 
@@ -76,14 +88,20 @@ impl SocketStats {
 #[derive(Debug)]
 #[must_use = "the frames are lost until they are reclaimed"]
 pub struct Quarantine {
-    umem: &'static Umem,
-    id: u16,
-    socket: Weak<Socket>,
+    lent: Lent,
+    open: Weak<()>,
 }
 
 impl Quarantine {
-    pub(crate) fn new(umem: &'static Umem, id: u16, socket: &Arc<Socket>) -> Self {
-        Self { umem, id, socket: Arc::downgrade(socket) }
+    pub(crate) fn new(lent: Lent, socket: &Socket) -> Self {
+        lent.quarantine();
+        Self { lent, open: Arc::downgrade(&socket.open) }
+    }
+
+    /// How many frames they are.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.lent.count()
     }
 
     /// Takes the frames back into the pool; how many they were. The caller answers for it that the
@@ -94,9 +112,11 @@ impl Quarantine {
     /// # Errors
     /// Gives the frames back to the caller while the other half of the socket is open.
     pub fn reclaim(self) -> Result<usize, Self> {
-        if self.socket.strong_count() > 0 {
+        if self.open.strong_count() > 0 {
             return Err(self);
         }
-        Ok(self.umem.reclaim_id(self.id))
+        // With the release of the last count: whatever the closing thread did is done.
+        fence(Ordering::Acquire);
+        Ok(self.lent.reclaim())
     }
 }

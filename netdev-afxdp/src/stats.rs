@@ -45,6 +45,9 @@ pub struct TxStats {
     pub foreign_copies: Counter,
     /// Addresses in the completion ring that are not lent to this ring.
     pub bad_completions: Counter,
+    /// Gauge: 1 once nothing is sent any more, because the device is gone or the kernel refuses a
+    /// descriptor for good; the socket is to be closed.
+    pub stopped: Counter,
     /// Gauge: packets not yet taken by the kernel.
     pub queued: Counter,
     /// Gauge: frames of those.

@@ -17,7 +17,7 @@ use crate::abi::Desc;
 use crate::cache::FrameCache;
 use crate::error::Result;
 use crate::kick::{Kick, KickReport, TxKernel, Verdict};
-use crate::ledger::Owner;
+use crate::lent::Lent;
 use crate::link::LinkState;
 use crate::packet::XskPacket;
 use crate::ring::{Consumer, Producer};
@@ -47,14 +47,12 @@ pub struct XskTx {
 struct Side {
     tx: Producer<Desc>,
     completion: Consumer<u64>,
-    umem: &'static Umem,
-    id: u16,
+    /// Frames in the tx ring or with the kernel.
+    lent: Lent,
     zero_copy: bool,
     tx_metadata: bool,
     link: Arc<LinkState>,
     stats: Arc<TxStats>,
-    /// Frames in the tx ring or with the kernel.
-    outstanding: u32,
     count: Count,
     /// Last: closed after the rings are unmapped.
     socket: Arc<Socket>,
@@ -130,22 +128,11 @@ impl XskTx {
         (link, socket): (Arc<LinkState>, Arc<Socket>),
     ) -> Result<Self> {
         let stats = Arc::new(TxStats::default());
-        let id = umem.register(Owner::Tx(Arc::clone(&stats)))?;
+        let lent = Lent::to_tx(umem, &stats)?;
         let count = Count { index: tx.index(), ..Count::default() };
         let &InForce { zero_copy, tx_metadata, tx_budget, .. } = in_force;
-        let side = Side {
-            tx,
-            completion,
-            umem,
-            id,
-            zero_copy,
-            tx_metadata,
-            link,
-            stats,
-            outstanding: 0,
-            count,
-            socket,
-        };
+        let side =
+            Side { tx, completion, lent, zero_copy, tx_metadata, link, stats, count, socket };
         Ok(Self { kick: Kick::new(tx_budget), verdict: Verdict::Done, side, own_cache: None })
     }
 
@@ -158,13 +145,7 @@ impl XskTx {
     /// The packet memory.
     #[must_use]
     pub fn umem(&self) -> &'static Umem {
-        self.side.umem
-    }
-
-    /// Frames in the tx ring or with the kernel: what [`TxQueue::flush`] has still to bring back.
-    #[must_use]
-    pub fn outstanding(&self) -> u32 {
-        self.side.outstanding
+        self.side.lent.umem()
     }
 
     /// How the last pass left the queue. [`Verdict::Unbound`] and [`Verdict::Broken`] are final: close it.
@@ -187,13 +168,17 @@ impl XskTx {
     /// Closes this half: packets that the kernel has not taken are counted as
     /// [`DropReason::TxFlushed`], what is completed goes to `cache`. The socket closes with its last half.
     pub fn close(mut self, cache: &mut FrameCache, drops: &DropCounters) -> Quarantine {
+        let stats = Arc::clone(&self.side.stats);
         if self.verdict != Verdict::Broken {
-            self.side.reap(home(self.side.umem, cache, &mut self.own_cache));
+            self.side.reap(home(self.side.lent.umem(), cache, &mut self.own_cache));
         }
         self.side.settle(false, drops);
         // What the kernel takes between the last look and the end of the socket is counted here, too.
         drops.add(DropReason::TxFlushed, u64::from(self.side.count.queued));
-        Quarantine::new(self.side.umem, self.side.id, &self.side.socket)
+        for gauge in [&stats.queued, &stats.queued_frames, &stats.kernel_frames] {
+            gauge.set(0);
+        }
+        Quarantine::new(self.side.lent, &self.side.socket)
     }
 
     /// Why nothing can be sent now.
@@ -212,16 +197,19 @@ impl XskTx {
     /// A packet of this queue's memory, or the reason why there is none; the original is then the
     /// caller's again.
     #[inline]
-    fn localize(&mut self, packet: XskPacket) -> Result<XskPacket, (XskPacket, DropReason)> {
-        if std::ptr::eq(packet.umem(), self.side.umem) {
+    fn localize(
+        &mut self,
+        packet: XskPacket,
+        cache: &mut FrameCache,
+    ) -> Result<XskPacket, (XskPacket, DropReason)> {
+        let umem = self.side.lent.umem();
+        if std::ptr::eq(packet.umem(), umem) {
             return Ok(packet);
         }
-        let umem = self.side.umem;
-        let own = self.own_cache.get_or_insert_with(|| FrameCache::new(umem, 0));
-        match own.copy(&packet) {
+        match home(umem, cache, &mut self.own_cache).copy(&packet) {
             Some(copy) => {
                 self.side.stats.foreign_copies.add(1);
-                own.free(packet);
+                cache.free(packet);
                 Ok(copy)
             }
             None => Err((packet, DropReason::NoFrame)),
@@ -231,6 +219,9 @@ impl XskTx {
     fn note(&mut self, report: &KickReport) {
         self.verdict = report.verdict;
         let stats = &self.side.stats;
+        if matches!(report.verdict, Verdict::Unbound | Verdict::Broken) {
+            stats.stopped.set(1);
+        }
         if report.calls > 0 {
             stats.kicks.add(u64::from(report.calls));
             stats.eagain.add(u64::from(report.again));
@@ -249,14 +240,15 @@ impl Side {
             return Err((packet, DropReason::Mtu));
         }
         let n = u32::try_from(packet.n_frames()).unwrap_or(u32::MAX);
-        let returnable = self.completion.size().saturating_sub(self.outstanding);
+        let returnable = self.completion.size().saturating_sub(self.lent.count());
         if n > self.tx.free(n).min(returnable) {
             return Err((packet, DropReason::TxFull));
         }
         let mut options = self.finish_checksum(&mut packet);
         for (at, segment) in (1..).zip(packet.segments()) {
             let more = if at < n { Desc::CONTINUED } else { 0 };
-            let addr = (u64::from(segment.index) << self.umem.shift()) + u64::from(segment.offset);
+            let addr =
+                (u64::from(segment.index) << self.lent.umem().shift()) + u64::from(segment.offset);
             // There is room, as checked above.
             let _ = self.tx.push(Desc {
                 addr,
@@ -265,9 +257,8 @@ impl Side {
             });
         }
         packet.into_frames(|frame| {
-            self.umem.lend(frame, self.id);
+            self.lent.lend(frame);
         });
-        self.outstanding += n;
         self.count.queued += 1;
         Ok(())
     }
@@ -305,11 +296,8 @@ impl Side {
     fn reap(&mut self, cache: &mut FrameCache) -> u32 {
         let n = self.completion.available(u32::MAX);
         for at in 0..n {
-            match self.umem.take_back(self.completion.peek(at), self.id) {
-                Some((frame, _)) => {
-                    self.outstanding -= 1;
-                    cache.put(frame);
-                }
+            match self.lent.take_back(self.completion.peek(at)) {
+                Some((frame, _)) => cache.put(frame),
                 None => self.stats.bad_completions.add(1),
             }
         }
@@ -334,10 +322,11 @@ impl Side {
 
     /// Shows where the frames are. A frame may be completed before its index is published.
     fn gauge(&self) {
-        let ring = self.tx.index().wrapping_sub(self.count.index).min(self.outstanding);
+        let lent = self.lent.count();
+        let ring = self.tx.index().wrapping_sub(self.count.index).min(lent);
         self.stats.queued.set(u64::from(self.count.queued));
         self.stats.queued_frames.set(u64::from(ring));
-        self.stats.kernel_frames.set(u64::from(self.outstanding - ring));
+        self.stats.kernel_frames.set(u64::from(lent - ring));
     }
 }
 
@@ -400,7 +389,7 @@ impl TxQueue for XskTx {
             return;
         }
         for packet in bin.drain(..) {
-            let queued = self.localize(packet).and_then(|packet| self.side.push(packet));
+            let queued = self.localize(packet, cache).and_then(|packet| self.side.push(packet));
             if let Err((packet, reason)) = queued {
                 drops.add(reason, 1);
                 cache.free(packet);
@@ -411,10 +400,10 @@ impl TxQueue for XskTx {
     }
 
     fn flush(&mut self, cache: &mut FrameCache, drops: &DropCounters, now: Nanos) {
-        if self.side.outstanding == 0 && self.side.count.queued == 0 {
+        if self.side.lent.count() == 0 && self.side.count.queued == 0 {
             return;
         }
-        let cache = home(self.side.umem, cache, &mut self.own_cache);
+        let cache = home(self.side.lent.umem(), cache, &mut self.own_cache);
         let report = self.kick.run(&mut Pass { side: &mut self.side, cache, drops }, now);
         self.side.settle(false, drops);
         self.note(&report);
@@ -429,11 +418,5 @@ impl TxQueue for XskTx {
 impl AsFd for XskTx {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.side.socket.as_fd()
-    }
-}
-
-impl Drop for Side {
-    fn drop(&mut self) {
-        self.umem.quarantine(self.id);
     }
 }

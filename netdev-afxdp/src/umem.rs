@@ -227,13 +227,8 @@ impl Umem {
         Ok(id)
     }
 
-    /// The ring pair is closed: what is lent to it counts as quarantined from now on.
-    pub(crate) fn quarantine(&self, id: u16) {
-        self.set_owner(id, Owner::Closed);
-    }
-
-    /// Takes all frames lent to a closed id into the pool, and frees the id. How many those were.
-    pub(crate) fn reclaim_id(&self, id: u16) -> usize {
+    /// Takes all frames lent to a closed id into the pool. How many those were.
+    pub(crate) fn reclaim(&self, id: u16) -> usize {
         let mut n = 0;
         let mut frames = (0u32..).zip(&self.lent).filter_map(|(index, lent)| {
             // Only the owner of the id wrote it, and the owner is gone.
@@ -246,11 +241,11 @@ impl Umem {
             self.pool.push(&self.links, || std::mem::replace(&mut next, frames.next()));
         }
         drop(frames);
-        self.set_owner(id, Owner::Free);
         n
     }
 
-    fn set_owner(&self, id: u16, owner: Owner) {
+    /// Notes whose the id is from now on.
+    pub(crate) fn set_owner(&self, id: u16, owner: Owner) {
         if let Some(slot) = usize::from(id).checked_sub(1)
             && let Some(entry) = lock(&self.owners).get_mut(slot)
         {
