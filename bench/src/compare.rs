@@ -13,7 +13,7 @@ use xvs_tests::{
     Error, Result, daemon,
     iperf::Iperf,
     proc::{self, Proc},
-    rig::Rig,
+    rig::{C2, Rig},
 };
 
 use crate::contender::{self, Contender, FORWARDER, OPEN_VSWITCH, Switch, XVSWITCH};
@@ -87,8 +87,8 @@ fn measure(contender: &Contender, rig: &Rig, seconds: u32) -> Result<Sample> {
     rig.wait_forwarding(Duration::from_secs(10))?;
     let [offered, forwarded, cpu_ns] = packets(rig, &switch, seconds)?;
     let pinned = ["-A", "1,1"];
-    let there = Iperf::run(rig, seconds, &pinned)?;
-    let back = Iperf::run(rig, seconds, &[&pinned[..], &["-R"]].concat())?;
+    let there = Iperf::run(rig, C2, seconds, &pinned)?;
+    let back = Iperf::run(rig, C2, seconds, &[&pinned[..], &["-R"]].concat())?;
     let tcp = |iperf: Iperf| Some(iperf.mbit_s);
     Ok([offered, forwarded, cpu_ns, tcp(there), tcp(back), switch.resident_mib()?])
 }

@@ -74,11 +74,11 @@ impl Traffic {
         say(clock, &format!("{name}: ping"));
         let ping = Ping::new(&rig.c1, C2).count(20).run(&rig.scratch)?;
         say(clock, &format!("{name}: TCP from c1 to c2"));
-        let there = Iperf::run(rig, SECONDS, &[])?;
+        let there = Iperf::run(rig, C2, SECONDS, &[])?;
         say(clock, &format!("{name}: TCP from c2 to c1"));
-        let back = Iperf::run(rig, SECONDS, &["-R"])?;
+        let back = Iperf::run(rig, C2, SECONDS, &["-R"])?;
         say(clock, &format!("{name}: UDP at {UDP_RATE}bit/s"));
-        let udp = Iperf::run(rig, SECONDS, &["-u", "-b", UDP_RATE])?;
+        let udp = Iperf::run(rig, C2, SECONDS, &["-u", "-b", UDP_RATE])?;
         Ok(Self { ping, there, back, udp })
     }
 

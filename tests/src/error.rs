@@ -36,6 +36,8 @@ pub enum Error {
     },
     /// An expectation does not hold.
     Check(String),
+    /// The test cannot be done here, and why.
+    Skipped(String),
 }
 
 /// Result with [`Error`].
@@ -58,7 +60,7 @@ impl fmt::Display for Error {
             Self::Output { what, text } => {
                 write!(f, "{what} printed what is not understood: {text}")
             }
-            Self::Check(text) => f.write_str(text),
+            Self::Check(text) | Self::Skipped(text) => f.write_str(text),
         }
     }
 }

@@ -4,13 +4,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::{
-    Error, Result,
-    ns::Netns,
-    proc::Proc,
-    rig::{C2, Rig},
-    wait_until,
-};
+use crate::{Error, Result, ns::Netns, proc::Proc, rig::Rig, wait_until};
 
 /// The line of `/proc/net/tcp6` that says iperf3 listens on its port 5201.
 const LISTENING: &str = ":1451 00000000000000000000000000000000:0000 0A";
@@ -27,22 +21,23 @@ pub struct Iperf {
 }
 
 impl Iperf {
-    /// Runs TCP or UDP from `c1` to `c2` with more client arguments, e.g. `["-u", "-b", "100M"]` or `["-R"]`.
+    /// Runs TCP or UDP from `c1` to an address of `c2`, with more client arguments, e.g.
+    /// `["-u", "-b", "100M"]` or `["-R"]`.
     ///
     /// # Errors
     /// When it fails, or has not ended 15 s after `seconds`.
-    pub fn run(rig: &Rig, seconds: u32, arguments: &[&str]) -> Result<Self> {
-        Self::start(rig, seconds, arguments)?.finish()
+    pub fn run(rig: &Rig, to: &str, seconds: u32, arguments: &[&str]) -> Result<Self> {
+        Self::start(rig, to, seconds, arguments)?.finish()
     }
 
     /// Starts it in the background.
     ///
     /// # Errors
     /// When server or client cannot be started.
-    pub fn start(rig: &Rig, seconds: u32, arguments: &[&str]) -> Result<Running> {
+    pub fn start(rig: &Rig, to: &str, seconds: u32, arguments: &[&str]) -> Result<Running> {
         let server = start_server(rig, &rig.c2)?;
         let mut command = rig.c1.command("iperf3");
-        command.args(["-c", C2, "-J", "-i", "1", "--connect-timeout", "5000"]);
+        command.args(["-c", to, "-J", "-i", "1", "--connect-timeout", "5000"]);
         command.args(["-t", &seconds.to_string()]).args(arguments);
         let client = Proc::start(&rig.scratch, "iperf3-client", &mut command)?;
         Ok(Running { client, _server: server, limit: Duration::from_secs(u64::from(seconds) + 15) })

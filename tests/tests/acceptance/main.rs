@@ -1,2 +1,108 @@
-//! x
-fn main() {}
+//! Acceptance tests: the real binaries between hosts in network namespaces. `./x test` builds what they need
+//! and runs them. Each is named after what must hold; case numbers in comments refer to the field cases that
+//! the project is held to.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "tests"
+)]
+
+mod configuration;
+mod control;
+mod flows;
+mod footprint;
+mod lifecycle;
+mod refusals;
+mod runner;
+mod traffic;
+mod transmit;
+mod wire;
+
+use std::process::ExitCode;
+
+use runner::tests;
+use serde_json::Value;
+
+fn main() -> ExitCode {
+    let plain = tests![Plain:
+        lifecycle::a_port_of_a_slow_link_drains_and_binds_again,
+        traffic::ping_tcp_udp_over_ipv4,
+        traffic::ping_tcp_udp_over_ipv6,
+        traffic::tcp_inside_vxlan,
+        traffic::four_queues_and_two_threads,
+        traffic::checksums_stay_as_they_are,
+        configuration::a_bad_file_is_refused_at_start,
+        configuration::a_bad_file_on_reload_changes_nothing,
+        configuration::a_reload_touches_only_what_differs,
+        configuration::what_it_shows_it_accepts,
+        control::ovs_appctl_drives_it,
+        control::xvsctl_shows_everything_in_text_and_json,
+        control::garbage_on_the_control_socket,
+        control::it_tells_systemd_when_it_is_ready,
+        refusals::bad_commands_are_explained_and_change_nothing,
+        refusals::more_queues_than_the_device_has,
+        refusals::a_port_of_another_daemon,
+        refusals::zero_copy_where_there_is_none,
+        refusals::too_little_locked_memory_or_a_missing_capability,
+        refusals::xvsctl_says_why_it_has_no_answer,
+        flows::one_flow_for_a_hundred_thousand_source_ports,
+        flows::a_steady_flow_hits_the_table,
+        wire::broken_frames_are_counted_once_each,
+        wire::fragments_pass,
+        wire::segments_of_64_kib_in_generic_mode,
+        wire::a_daemon_that_leaks_one_frame_is_found_out,
+        lifecycle::killed_under_load_it_leaves_nothing_behind,
+        lifecycle::killed_on_a_slow_link_the_next_start_binds,
+        lifecycle::an_interface_made_again_is_bound_again,
+        footprint::two_ports_take_less_than_100_mib,
+    ];
+    let timing = tests![Timing:
+        transmit::overload_then_silence_then_ping,
+        transmit::a_burst_leaves_without_a_further_packet,
+        transmit::single_packets_leave_at_once,
+        transmit::eagain_is_counted_and_loses_nothing,
+        transmit::ebusy_costs_one_packet_each,
+        transmit::without_carrier_no_system_call,
+        transmit::a_full_tx_ring_drops_only_what_does_not_fit,
+        lifecycle::a_port_comes_and_goes_a_hundred_times,
+        lifecycle::links_go_down_under_load_and_come_back,
+        lifecycle::it_exits_within_a_second_under_load,
+        footprint::asleep_it_takes_less_than_two_percent,
+    ];
+    let long = tests![Long: transmit::tcp_goes_on_while_neighbours_are_forgotten];
+    let all = plain.into_iter().chain(timing).chain(long).collect();
+    ExitCode::from(u8::from(!runner::main(all)))
+}
+
+/// A number at a place in JSON; 0 when there is none.
+fn number(value: &Value, path: &str) -> u64 {
+    value.pointer(path).and_then(Value::as_u64).unwrap_or(0)
+}
+
+/// Numbers that look random and are the same in every run (xorshift).
+struct Random(u64);
+
+impl Random {
+    /// From a seed that is not 0.
+    fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn u16(&mut self) -> u16 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 24 & 0xffff) as u16
+    }
+
+    /// A number below `limit`, 65,536 at most.
+    fn below(&mut self, limit: usize) -> usize {
+        usize::from(self.u16()) % limit.max(1)
+    }
+
+    fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| self.u16().to_le_bytes()[0]).collect()
+    }
+}

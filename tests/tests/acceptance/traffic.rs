@@ -1,0 +1,138 @@
+//! What hosts with default offloads get out of the switch, and that no checksum is changed on the way.
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use xvs_tests::{
+    Result, check,
+    daemon::{Daemon, Setup},
+    frame,
+    iperf::Iperf,
+    ns::Netns,
+    ping::Ping,
+    raw::RawSocket,
+    rig::{C1_MAC, C2, C2_MAC, C2_V6, Rig},
+};
+
+use crate::runner::on;
+
+/// Addresses of the hosts.
+const A: Ipv4Addr = Ipv4Addr::new(10, 1, 1, 1);
+const B: Ipv4Addr = Ipv4Addr::new(10, 1, 1, 2);
+
+/// Packets with a wrong checksum that a host's stack has seen.
+fn checksum_errors(ns: &Netns) -> Result<u64> {
+    ["UdpInCsumErrors", "TcpInCsumErrors", "Udp6InCsumErrors", "IcmpInCsumErrors"]
+        .iter()
+        .map(|counter| Rig::nstat(ns, counter))
+        .sum()
+}
+
+/// Neither host may have seen a wrong checksum.
+fn check_checksums(rig: &Rig) -> Result<()> {
+    for host in [&rig.c1, &rig.c2] {
+        let errors = checksum_errors(host)?;
+        check!(errors == 0, "{}: {errors} packets with a wrong checksum", host.name());
+    }
+    Ok(())
+}
+
+/// TCP both ways and UDP to an address of the second host.
+fn tcp_and_udp(rig: &Rig, to: &str) -> Result<()> {
+    for arguments in [&[][..], &["-R"]] {
+        let tcp = Iperf::run(rig, to, 2, arguments)?;
+        check!(tcp.mbit_s > 50.0, "TCP {arguments:?} to {to}: {} Mbit/s", tcp.mbit_s);
+    }
+    let udp = Iperf::run(rig, to, 2, &["-u", "-b", "50M"])?;
+    check!(udp.loss_percent < 1.0, "UDP to {to}: {} % lost", udp.loss_percent);
+    check_checksums(rig)
+}
+
+pub(crate) fn ping_tcp_udp_over_ipv4() -> Result<()> {
+    on(Rig::pair, |rig| {
+        let daemon = Daemon::start(rig, &Setup::new(rig))?;
+        let ping = Ping::new(&rig.c1, C2).count(20).interval_s(0.02).run(&rig.scratch)?;
+        check!(ping.lost() == 0, "{} pings lost", ping.lost());
+        tcp_and_udp(rig, C2)?;
+        daemon.stop()
+    })
+}
+
+pub(crate) fn ping_tcp_udp_over_ipv6() -> Result<()> {
+    on(Rig::pair, |rig| {
+        let daemon = Daemon::start(rig, &Setup::new(rig))?;
+        let ping = Ping::new(&rig.c1, C2_V6).count(20).interval_s(0.02).run(&rig.scratch)?;
+        check!(ping.lost() == 0, "{} pings lost", ping.lost());
+        tcp_and_udp(rig, C2_V6)?;
+        daemon.stop()
+    })
+}
+
+/// The inner checksum is the partial one here: the outer UDP header has none.
+pub(crate) fn tcp_inside_vxlan() -> Result<()> {
+    on(Rig::pair, |rig| {
+        for (host, n, other) in [(&rig.c1, 1, 2), (&rig.c2, 2, 1)] {
+            host.ip(&format!(
+                "link add vx0 type vxlan id 42 local 10.1.1.{n} remote 10.1.1.{other} dstport 4789 dev e0"
+            ))?;
+            host.ip(&format!("addr add 10.9.9.{n}/24 dev vx0"))?;
+            host.ip("link set vx0 up")?;
+        }
+        let daemon = Daemon::start(rig, &Setup::new(rig))?;
+        tcp_and_udp(rig, "10.9.9.2")?;
+        daemon.stop()
+    })
+}
+
+pub(crate) fn four_queues_and_two_threads() -> Result<()> {
+    on(Rig::multi_queue, |rig| {
+        let setup = Setup::new(rig).pmd("cpu-mask = \"0x3\"\nsleep-max-us = 200");
+        let daemon = Daemon::start(rig, &setup.each_port("n-rxq = 4"))?;
+        let tcp = Iperf::run(rig, C2, 3, &["-P", "4"])?;
+        check!(tcp.mbit_s > 50.0, "TCP: {} Mbit/s", tcp.mbit_s);
+        check_checksums(rig)?;
+        daemon.stop()
+    })
+}
+
+/// Frames that must arrive as they were sent: checksums right, wrong, absent, and one that is not the
+/// Internet checksum at all.
+fn frames_to_keep() -> Vec<(&'static str, Vec<u8>)> {
+    let (from, to) = ((A, 5000), (B, 5001));
+    let wrap = |protocol, segment: &[u8]| {
+        frame::ethernet(C2_MAC, C1_MAC, 0x0800, &frame::ipv4(A, B, protocol, segment))
+    };
+    let spoilt = |mut segment: Vec<u8>, at| {
+        frame::put(&mut segment, at, 0xdead);
+        segment
+    };
+    let udp = frame::udp(from, to, b"forty-two bytes of payload, more or less");
+    let tcp = frame::tcp(from, to, b"payload");
+    let mut unsummed = udp.clone();
+    frame::put(&mut unsummed, 6, 0);
+    let ipv6 = [&[0x60, 0, 0, 0, 0, 12, 17, 64][..], &[0xfd; 32], &[1; 12]].concat();
+    vec![
+        ("UDP", wrap(17, &udp)),
+        ("UDP with a wrong checksum", wrap(17, &spoilt(udp, 6))),
+        ("UDP without checksum", wrap(17, &unsummed)),
+        ("TCP", wrap(6, &tcp)),
+        ("TCP with a wrong checksum", wrap(6, &spoilt(tcp, 16))),
+        ("IPv6 UDP with a wrong checksum", frame::ethernet(C2_MAC, C1_MAC, 0x86dd, &ipv6)),
+        ("SCTP", wrap(132, &frame::sctp(5000, 5001, b"a chunk of data!"))),
+    ]
+}
+
+pub(crate) fn checksums_stay_as_they_are() -> Result<()> {
+    on(Rig::pair, |rig| {
+        let daemon = Daemon::start(rig, &Setup::new(rig))?;
+        rig.wait_forwarding(Duration::from_secs(2))?;
+        let sender = rig.c1.enter(|| RawSocket::open("e0"))?;
+        let receiver = rig.c2.enter(|| RawSocket::open("e0"))?;
+        for (name, sent) in frames_to_keep() {
+            check!(sender.send(&sent)?, "{name}: not sent");
+            let arrived = receiver.receive(Duration::from_secs(2), |frame| frame == sent)?;
+            check!(arrived.is_some(), "{name}: did not arrive as it was sent: {sent:02x?}");
+        }
+        daemon.stop()
+    })
+}

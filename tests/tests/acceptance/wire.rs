@@ -1,0 +1,105 @@
+//! Whatever is on the wire ends in one counted outcome: never a panic, never a lost frame (case 26).
+
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use xvs_tests::{
+    Error, Result, check,
+    daemon::{Daemon, Setup},
+    frame,
+    iperf::Iperf,
+    raw::RawSocket,
+    rig::{C1_MAC, C2, C2_MAC, Rig},
+};
+
+use crate::{Random, number, runner::on};
+
+/// Addresses of the hosts.
+const A: Ipv4Addr = Ipv4Addr::new(10, 1, 1, 1);
+const B: Ipv4Addr = Ipv4Addr::new(10, 1, 1, 2);
+
+/// Frames that are right at the beginning and cut, or changed in a byte, somewhere.
+fn broken(random: &mut Random) -> Vec<u8> {
+    let udp = frame::ipv4(A, B, 17, &frame::udp((A, 1), (B, 2), &[0; 64]));
+    let tcp = frame::ipv4(A, B, 6, &frame::tcp((A, 1), (B, 2), &[0; 64]));
+    let tagged = [&[0, 7, 8, 0][..], &udp].concat();
+    let mut packet = match random.below(8) {
+        0 => frame::ethernet(C2_MAC, C1_MAC, 0x0800, &tcp),
+        1 => frame::ethernet(C2_MAC, C1_MAC, 0x8100, &tagged),
+        2 => frame::ethernet(C2_MAC, C1_MAC, 0x86dd, &random.bytes(200)),
+        3 => frame::ethernet([0xff; 6], C1_MAC, 0x0806, &random.bytes(40)),
+        4 => frame::ethernet(C2_MAC, C1_MAC, random.u16(), &random.bytes(1500)),
+        5 => random.bytes(1514),
+        _ => frame::ethernet(C2_MAC, C1_MAC, 0x0800, &udp),
+    };
+    let place = random.below(packet.len());
+    packet[place] = random.u16().to_le_bytes()[0];
+    packet.truncate(14.max(random.below(packet.len() + 200)));
+    packet
+}
+
+pub(crate) fn broken_frames_are_counted_once_each() -> Result<()> {
+    on(Rig::pair, |rig| {
+        let daemon = Daemon::start(rig, &Setup::new(rig))?;
+        rig.wait_forwarding(Duration::from_secs(5))?;
+        let before = daemon.balanced()?;
+        let socket = rig.c1.enter(|| RawSocket::open("e0"))?;
+        let mut random = Random::new(26);
+        let mut sent = 0;
+        for n in 0..50_000 {
+            sent += u64::from(socket.send(&broken(&mut random))?);
+            if n % 500 == 0 {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+        let after = daemon.balanced()?;
+        let port = daemon.port("v1")?;
+        let lost: u64 = ["rx_dropped", "rx_ring_full", "rx_fill_ring_empty_descs"]
+            .iter()
+            .map(|name| number(&port, &format!("/queues/0/kernel/{name}")))
+            .sum();
+        let seen = after.packets("rx") - before.packets("rx");
+        check!(sent > 40_000, "only {sent} frames were sent");
+        check!(seen + lost >= sent, "{sent} sent, {seen} received, {lost} lost by the kernel");
+        check!(after.drops("malformed") > 0, "nothing was malformed: {}", after.json());
+        rig.wait_forwarding(Duration::from_secs(2))?;
+        daemon.stop()
+    })
+}
+
+/// Fragments are forwarded as they are.
+pub(crate) fn fragments_pass() -> Result<()> {
+    on(Rig::pair, |rig| {
+        let daemon = Daemon::start(rig, &Setup::new(rig))?;
+        rig.wait_forwarding(Duration::from_secs(5))?;
+        rig.c1.run(&format!("ping -c 3 -i 0.1 -W 1 -s 8000 {C2}"))?;
+        daemon.stop()
+    })
+}
+
+/// In generic mode whole 64 KiB segments of the hosts arrive: each must be counted, not lost.
+pub(crate) fn segments_of_64_kib_in_generic_mode() -> Result<()> {
+    on(Rig::pair, |rig| {
+        let setup = Setup::new(rig).each_port("xdp-mode = \"generic\"");
+        let daemon = Daemon::start(rig, &setup)?;
+        rig.wait_forwarding(Duration::from_secs(5))?;
+        Iperf::run(rig, C2, 2, &[])?;
+        rig.wait_forwarding(Duration::from_secs(2))?;
+        daemon.stop()
+    })
+}
+
+/// The ledger notices a single lost frame: a build that loses one on purpose does not pass.
+pub(crate) fn a_daemon_that_leaks_one_frame_is_found_out() -> Result<()> {
+    on(Rig::pair, |rig| {
+        let mut setup = Setup::new(rig);
+        setup.program = "xvswitchd-leak".to_owned();
+        let daemon = Daemon::start(rig, &setup)?;
+        // Not even the traffic need work; there just has to be some.
+        let _ = rig.wait_forwarding(Duration::from_secs(1));
+        match daemon.balanced() {
+            Err(Error::Check(text)) if text.contains("frames") => Ok(()),
+            outcome => Err(Error::Check(format!("the leak went unnoticed: {outcome:?}"))),
+        }
+    })
+}
