@@ -1,6 +1,8 @@
 //! `coverage/show`: how often and how fast things happened.
 
 use core::fmt;
+use core::hash::{Hash, Hasher};
+use std::hash::DefaultHasher;
 use std::time::Instant;
 
 use serde::Serialize;
@@ -22,11 +24,14 @@ pub(super) const COMMAND: Command = Command {
 struct Coverage {
     events: Vec<Event>,
     never: usize,
+    /// Which events happened, in a number, to compare.
+    hash: u32,
 }
 
 impl Text for Coverage {
     fn text(&self, out: &mut dyn fmt::Write) -> fmt::Result {
-        writeln!(out, "Event coverage, avg rate over last: 5 seconds, last minute, last hour:")?;
+        write!(out, "Event coverage, avg rate over last: 5 seconds, last minute, last hour,  ")?;
+        writeln!(out, "hash={:08x}:", self.hash)?;
         for Event { name, rate_5s, rate_minute, rate_hour, total } in &self.events {
             write!(out, "{name:<24} {rate_5s:>5.1}/sec {rate_minute:>9.3}/sec ")?;
             writeln!(out, "{rate_hour:>13.4}/sec   total: {total}")?;
@@ -37,5 +42,8 @@ impl Text for Coverage {
 
 fn run(context: &mut Context<'_>, _args: &[String]) -> Outcome {
     let (events, never) = context.coverage.events(context.control, Instant::now())?;
-    Ok(Box::new(Coverage { events, never }))
+    let mut hasher = DefaultHasher::new();
+    events.iter().for_each(|event| event.name.hash(&mut hasher));
+    let hash = u32::try_from(hasher.finish() >> 32).unwrap_or_default();
+    Ok(Box::new(Coverage { events, never, hash }))
 }

@@ -49,7 +49,7 @@ fn iterations(pmd: &PmdStats, out: &mut dyn fmt::Write) -> fmt::Result {
     let used = pmd.idle_ns + pmd.busy_ns;
     let idle = pmd.iterations.saturating_sub(pmd.busy_iterations);
     let mut row =
-        |name: &str, value: u64, note: String| writeln!(out, "  {name:<17} {value:>18}  ({note})");
+        |name: &str, value: u64, note: String| writeln!(out, "  {name:<19} {value:>12}  ({note})");
     row("Iterations:", pmd.iterations, format!("{:.2} us/it", ratio(used, pmd.iterations) / 1e3))?;
     let total = pmd.duration_ms.saturating_mul(1_000_000);
     let share = percent(used, total);
@@ -67,10 +67,10 @@ fn iterations(pmd: &PmdStats, out: &mut dyn fmt::Write) -> fmt::Result {
 fn packets(pmd: &PmdStats, out: &mut dyn fmt::Write) -> fmt::Result {
     let (received, passes) = (pmd.rx_packets, passes(pmd));
     if received == 0 {
-        writeln!(out, "  Rx packets:       {:>18}", 0)?;
+        writeln!(out, "  Rx packets:         {:>12}", 0)?;
     } else {
         let mut row = |name: &str, value: u64, note: String| {
-            writeln!(out, "  {name:<17} {value:>18}  ({note})")
+            writeln!(out, "  {name:<19} {value:>12}  ({note})")
         };
         let (kpps, cycles) = (ratio(received, pmd.duration_ms), ratio(pmd.busy_ns, received));
         row("Rx packets:", received, format!("{kpps:.0} Kpps, {cycles:.0} cycles/pkt"))?;
@@ -86,12 +86,12 @@ fn packets(pmd: &PmdStats, out: &mut dyn fmt::Write) -> fmt::Result {
         row("- Lost upcalls:", pmd.lost_upcalls, share(pmd.lost_upcalls))?;
     }
     if pmd.tx_packets == 0 {
-        return writeln!(out, "  Tx packets:       {:>18}", 0);
+        return writeln!(out, "  Tx packets:         {:>12}", 0);
     }
     let kpps = ratio(pmd.tx_packets, pmd.duration_ms);
-    writeln!(out, "  Tx packets:       {:>18}  ({kpps:.0} Kpps)", pmd.tx_packets)?;
+    writeln!(out, "  Tx packets:         {:>12}  ({kpps:.0} Kpps)", pmd.tx_packets)?;
     let batch = ratio(pmd.tx_packets, pmd.tx_batches);
-    writeln!(out, "  Tx batches:       {:>18}  ({batch:.2} pkts/batch)", pmd.tx_batches)
+    writeln!(out, "  Tx batches:         {:>12}  ({batch:.2} pkts/batch)", pmd.tx_batches)
 }
 
 fn run(context: &mut Context<'_>, args: &[String]) -> Outcome {
