@@ -80,3 +80,6 @@ fn pretty(value: &Value) -> Result<String, ClientError> {
         .map_err(|error| ClientError::Io { what: "write JSON", source: io::Error::from(error) })?;
     Ok(text + "\n")
 }
+
+#[cfg(test)]
+mod tests;

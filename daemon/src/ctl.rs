@@ -13,6 +13,8 @@ mod reply;
 mod server;
 mod switchd;
 mod table;
+#[cfg(test)]
+pub(crate) mod testing;
 
 pub use command::{Command, Context, Outcome, execute, sorted};
 pub use coverage::{Coverage, Event};

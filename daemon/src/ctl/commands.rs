@@ -13,3 +13,6 @@ use super::command::Command;
 pub(super) fn all() -> impl Iterator<Item = &'static Command> {
     [builtin::ALL, dpctl::ALL, fdb::ALL, netdev::ALL, xvs::ALL].into_iter().flatten().copied()
 }
+
+#[cfg(test)]
+mod tests;

@@ -252,3 +252,6 @@ fn bounded(request: &Request, reply: Vec<u8>, limit: usize) -> Vec<u8> {
     let error = CtlError::ReplyTooLong { size: reply.len(), limit };
     protocol::encode_error(&request.id, &error.to_string())
 }
+
+#[cfg(test)]
+mod tests;
