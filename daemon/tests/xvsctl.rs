@@ -1,5 +1,7 @@
 //! The program `xvsctl` itself: a socket without permission, and a reader who has had enough.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on panics")]
+
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
@@ -30,7 +32,7 @@ fn no_permission() {
     let place = Place::new("permission");
     let socket = place.0.join("ctl");
     let _listener = UnixListener::bind(&socket).unwrap();
-    fs::set_permissions(&socket, Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&socket, Permissions::from_mode(0o000)).unwrap();
     let program = place.0.join("xvsctl");
     // Root may use any socket, so root becomes somebody else for this.
     let root = Command::new("id").arg("-u").output().unwrap().stdout == b"0\n";
