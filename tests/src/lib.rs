@@ -20,5 +20,6 @@ pub mod rig;
 pub mod scratch;
 pub mod tcpdump;
 pub mod udp;
+pub mod without_xdp;
 
 pub use error::{Error, Result, wait_until};

@@ -26,6 +26,14 @@ use runner::tests;
 use serde_json::Value;
 
 fn main() -> ExitCode {
+    // A test runs this program again as the door to one without AF_XDP sockets.
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let [flag, program, arguments @ ..] = words.as_slice()
+        && flag == refusals::WITHOUT_XDP
+    {
+        eprintln!("{program}: {}", xvs_tests::without_xdp::become_program(program, arguments));
+        return ExitCode::FAILURE;
+    }
     let plain = tests![Plain:
         lifecycle::a_port_of_a_slow_link_drains_and_binds_again,
         traffic::ping_tcp_udp_over_ipv4,
@@ -45,6 +53,7 @@ fn main() -> ExitCode {
         refusals::more_queues_than_the_device_has,
         refusals::a_port_of_another_daemon,
         refusals::zero_copy_where_there_is_none,
+        refusals::a_kernel_without_af_xdp_sockets,
         refusals::too_little_locked_memory_or_a_missing_capability,
         refusals::xvsctl_says_why_it_has_no_answer,
         flows::one_flow_for_a_hundred_thousand_source_ports,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use xvs_tests::{
-    Result, check,
+    Error, Result, check,
     daemon::{self, Daemon, Setup},
     proc::{Proc, tethered},
     rig::Rig,
@@ -116,7 +116,7 @@ pub(crate) fn zero_copy_where_there_is_none() -> Result<()> {
 /// Starts the daemon through a command that takes something from it, and returns what it says.
 fn deprived(rig: &Rig, through: &[&str]) -> Result<String> {
     let config = rig.scratch.write("xvswitch.toml", &Setup::new(rig).toml())?;
-    let mut command = rig.dut.command("setpriv");
+    let mut command = rig.dut.command("env");
     command.args(through).arg(daemon::program("xvswitchd")?);
     command.arg("--config").arg(config).arg("--run-dir").arg(rig.scratch.path().join("run"));
     let mut proc = Proc::start(&rig.scratch, "deprived", &mut command)?;
@@ -129,7 +129,7 @@ fn deprived(rig: &Rig, through: &[&str]) -> Result<String> {
 pub(crate) fn too_little_locked_memory_or_a_missing_capability() -> Result<()> {
     on(Rig::pair, |rig| {
         let unlimited = "--bounding-set=-ipc_lock";
-        let text = deprived(rig, &[unlimited, "prlimit", "--memlock=65536:65536"])?;
+        let text = deprived(rig, &["setpriv", unlimited, "prlimit", "--memlock=65536:65536"])?;
         says(&text, &["LimitMEMLOCK", "ulimit -l", "64"])?;
         // CAP_SYS_ADMIN stands for the other two, but not for the socket.
         for (without, name) in [
@@ -137,9 +137,20 @@ pub(crate) fn too_little_locked_memory_or_a_missing_capability() -> Result<()> {
             ("-net_admin,-sys_admin", "CAP_NET_ADMIN"),
             ("-bpf,-sys_admin", "CAP_BPF"),
         ] {
-            says(&deprived(rig, &[&format!("--bounding-set={without}")])?, &[name])?;
+            says(&deprived(rig, &["setpriv", &format!("--bounding-set={without}")])?, &[name])?;
         }
         Ok(())
+    })
+}
+
+/// How this program is told to run another without AF_XDP sockets.
+pub(crate) const WITHOUT_XDP: &str = "--without-xdp-sockets";
+
+pub(crate) fn a_kernel_without_af_xdp_sockets() -> Result<()> {
+    on(Rig::pair, |rig| {
+        let this = std::env::current_exe().map_err(Error::io("find myself"))?;
+        let text = deprived(rig, &[&this.to_string_lossy(), WITHOUT_XDP])?;
+        says(&text, &["AF_XDP", "CONFIG_XDP_SOCKETS"])
     })
 }
 
