@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 use crate::mapping::Mapping;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 /// The most entries a ring may have.
 pub const MAX_RING: u32 = 32768;

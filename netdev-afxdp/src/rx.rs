@@ -21,6 +21,9 @@ use crate::stats::RxStats;
 use crate::sys;
 use crate::umem::Umem;
 
+#[cfg(test)]
+mod tests;
+
 /// Receives the packets of one queue. Dropped or closed, its rings are unmapped, and the frames with
 /// the kernel are quarantined.
 #[derive(Debug)]

@@ -28,6 +28,9 @@ use crate::sys;
 use crate::umem::Umem;
 use crate::xsk::InForce;
 
+#[cfg(test)]
+mod tests;
+
 /// While the carrier is off nothing moves; a thread that sleeps looks again after this time.
 const NO_CARRIER_PAUSE: Nanos = Nanos::from_millis(10);
 

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// A ring of `size` entries whose indices start at `start`.
-fn pair<T: Entry>(size: u32, start: u32) -> (Producer<T>, Consumer<T>) {
+pub(crate) fn pair<T: Entry>(size: u32, start: u32) -> (Producer<T>, Consumer<T>) {
     let layout = Layout { producer: 0, consumer: 64, flags: 128, desc: 192, size };
     let mapping = Arc::new(Mapping::anonymous(layout.bytes::<T>().unwrap()).unwrap());
     let ring = Ring::<T>::new(Arc::clone(&mapping), &layout).unwrap();

@@ -1,0 +1,293 @@
+//! The transmit half against a kernel made of the other ends of its rings: what is counted, what comes back.
+//! The socket is none, so that every call fails; progress is what the rings show.
+#![allow(clippy::cast_possible_truncation, reason = "tests")]
+
+use std::fs::File;
+
+use proptest::prelude::*;
+use xvs_datapath::Layers;
+
+use super::*;
+use crate::UmemConfig;
+use crate::ring::tests::pair;
+
+const RING: u32 = 64;
+
+struct Rig {
+    half: XskTx,
+    /// The kernel's ends of the rings.
+    tx: Consumer<Desc>,
+    completion: Producer<u64>,
+    /// What the kernel took and has not completed.
+    taken: Vec<u64>,
+    cache: FrameCache,
+    drops: DropCounters,
+    now: Nanos,
+}
+
+fn rig(start: u32) -> Rig {
+    let umem = Umem::create(UmemConfig { frames: 256, ..UmemConfig::default() }).unwrap();
+    let (to_kernel, tx) = pair::<Desc>(RING, start);
+    let (completion, from_kernel) = pair::<u64>(RING, start);
+    let in_force = InForce { tx_budget: 32, tx_metadata: true, ..InForce::default() };
+    let link = Arc::new(LinkState::new(true, 9000));
+    let socket = Arc::new(Socket::new(File::open("/dev/null").unwrap().into()));
+    let half = XskTx::new(umem, (to_kernel, from_kernel), &in_force, (link, socket)).unwrap();
+    let cache = FrameCache::new(umem, 0);
+    let drops = DropCounters::default();
+    Rig { half, tx, completion, taken: Vec::new(), cache, drops, now: Nanos(0) }
+}
+
+impl Rig {
+    /// Puts packets of `len` bytes into the ring; how many were made.
+    fn enqueue(&mut self, n: usize, len: usize) -> u64 {
+        let bytes = vec![0; len];
+        let mut bin: Vec<_> = (0..n).map_while(|_| self.cache.packet(&bytes)).collect();
+        let made = bin.len() as u64;
+        self.half.enqueue(&mut bin, &mut self.cache, &self.drops, self.now);
+        made
+    }
+
+    fn flush(&mut self) {
+        self.now = Nanos(self.now.0 + 1_000_000);
+        self.half.flush(&mut self.cache, &self.drops, self.now);
+    }
+
+    /// The kernel takes `n` descriptors.
+    fn take(&mut self, n: u32) {
+        let n = self.tx.available(u32::MAX).min(n);
+        self.taken.extend((0..n).map(|at| self.tx.peek(at).addr));
+        self.tx.release(n);
+    }
+
+    /// The kernel completes an address.
+    fn complete(&mut self, addr: u64) {
+        assert!(self.completion.push(addr), "more comes back than fits");
+        self.completion.submit();
+    }
+
+    fn balance(&self) -> (u64, u64) {
+        let ledger = self.cache.umem().ledger();
+        (ledger.at_rest(), ledger.frames)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Enqueue(usize, usize),
+    Take(u32),
+    /// Completes so many of what was taken, from this one on.
+    Complete(usize, usize),
+    /// Completes what is not this queue's.
+    Lie(u64),
+    Flush,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        (1..20usize, 60..12_000usize).prop_map(|(n, len)| Step::Enqueue(n, len)),
+        (1..70u32).prop_map(Step::Take),
+        (any::<usize>(), 1..70usize).prop_map(|(from, n)| Step::Complete(from, n)),
+        prop_oneof![any::<u64>(), 0..256 * 4096u64].prop_map(Step::Lie),
+        Just(Step::Flush),
+    ];
+    prop::collection::vec(step, 1..100)
+}
+
+proptest! {
+    /// Each packet is queued, sent or dropped, and each frame somewhere, whatever comes back and when.
+    #[test]
+    fn every_packet_is_counted_once_and_every_frame_is_somewhere(
+        steps in steps(), start in prop_oneof![Just(0), Just(u32::MAX - 30), any::<u32>()],
+    ) {
+        let mut rig = rig(start);
+        let (stats, mut made, mut lies) = (rig.half.stats(), 0, 0);
+        for step in steps {
+            match step {
+                Step::Enqueue(n, len) => made += rig.enqueue(n, len),
+                Step::Take(n) => rig.take(n),
+                Step::Complete(from, n) => for _ in 0..n.min(rig.taken.len()) {
+                    let addr = rig.taken.swap_remove(from % rig.taken.len());
+                    rig.complete(addr);
+                },
+                // A kernel that lies within what is lent cannot be told from one that is quick.
+                Step::Lie(addr) if addr >= 256 * 4096 => {
+                    // A queue to which nothing is lent does not look.
+                    let looks = rig.half.side.lent.count() > 0;
+                    if looks && rig.completion.free(u32::MAX) > RING / 2 {
+                        rig.complete(addr);
+                        lies += 1;
+                        rig.flush();
+                    }
+                }
+                Step::Lie(_) => {}
+                Step::Flush => rig.flush(),
+            }
+            prop_assert_eq!(rig.balance(), (256, 256));
+            prop_assert_eq!(stats.packets.get() + rig.drops.total() + rig.half.queued() as u64, made);
+            prop_assert!(stats.bad_completions.get() <= lies);
+        }
+        let Rig { half, cache, mut taken, drops, mut completion, .. } = rig;
+        // What was taken and not seen yet is counted at the end.
+        let (umem, mut cache) = (half.umem(), cache);
+        if let Some(addr) = taken.pop() {
+            prop_assert!(completion.push(addr));
+            completion.submit();
+        }
+        let left = half.close(&mut cache, &drops);
+        prop_assert_eq!(stats.packets.get() + drops.total(), made);
+        let ledger = umem.ledger();
+        prop_assert_eq!((ledger.at_rest(), ledger.quarantined), (256, u64::from(left.count())));
+        left.reclaim().unwrap();
+        drop(cache);
+        prop_assert_eq!(umem.ledger().pool, 256);
+    }
+}
+
+#[test]
+fn a_frame_completed_twice_comes_back_once() {
+    let mut rig = rig(0);
+    rig.enqueue(2, 60);
+    rig.take(2);
+    let addr = rig.taken[0];
+    for _ in 0..3 {
+        rig.complete(addr);
+    }
+    rig.flush();
+    assert_eq!(rig.half.stats().bad_completions.get(), 2);
+    assert_eq!(rig.half.stats().kernel_frames.get(), 1);
+    assert_eq!(rig.balance(), (256, 256));
+}
+
+#[test]
+fn a_call_that_fails_is_repeated_by_timer_and_costs_nothing() {
+    let mut rig = rig(0);
+    rig.enqueue(5, 60);
+    let stats = rig.half.stats();
+    for _ in 0..10 {
+        rig.half.flush(&mut rig.cache, &rig.drops, Nanos(5));
+    }
+    assert_eq!((stats.kicks.get(), stats.errors.get(), rig.half.queued()), (1, 1, 5));
+    assert_eq!(rig.half.verdict(), Verdict::Failed(libc::ENOTSOCK));
+    let wake = rig.half.next_wake(Nanos(5)).unwrap();
+    rig.half.flush(&mut rig.cache, &rig.drops, wake);
+    assert_eq!(stats.kicks.get(), 2);
+    rig.half.side.link.set_carrier(false);
+    let later = Nanos(wake.0 + 1_000_000_000);
+    rig.half.flush(&mut rig.cache, &rig.drops, later);
+    assert_eq!(stats.kicks.get(), 2, "no call without carrier");
+    assert!(rig.half.next_wake(later).unwrap() > later, "and no spinning");
+}
+
+#[test]
+fn a_queue_with_completions_open_is_drained_without_a_call() {
+    let mut rig = rig(0);
+    rig.enqueue(RING as usize, 60);
+    rig.take(RING);
+    rig.flush();
+    let stats = rig.half.stats();
+    assert_eq!((stats.kicks.get(), stats.kernel_frames.get()), (0, u64::from(RING)));
+    assert_eq!(rig.enqueue(1, 60), 1);
+    assert_eq!(rig.drops.get(DropReason::TxFull), 1, "it could not come back");
+    for addr in std::mem::take(&mut rig.taken) {
+        rig.complete(addr);
+    }
+    rig.flush();
+    assert_eq!((stats.kicks.get(), stats.kernel_frames.get()), (0, 0));
+    assert_eq!((stats.packets.get(), rig.half.queued()), (u64::from(RING), 0));
+}
+
+#[test]
+fn a_checksum_request_lies_before_the_packet_and_only_there() {
+    let mut rig = rig(0);
+    // IPv4 and UDP whose checksum is the pseudo-header's sum.
+    let mut bytes = vec![0; 62];
+    bytes[12..14].copy_from_slice(&[8, 0]);
+    bytes[14..18].copy_from_slice(&[0x45, 0, 0, 48]);
+    bytes[23] = 17;
+    bytes[26..34].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+    bytes[38..40].copy_from_slice(&[0, 28]);
+    let sum: u32 = 0x0a00 + 1 + 0x0a00 + 2 + 17 + 28;
+    bytes[40..42].copy_from_slice(&(sum as u16).to_be_bytes());
+    let mut bin = Vec::new();
+    for _ in 0..2 {
+        let mut packet = rig.cache.packet(&bytes).unwrap();
+        packet.set_layers(Layers { l3: 14, l4: 34 });
+        packet.metadata_mut().fill(0xff);
+        bin.push(packet);
+        // The next is without.
+        bytes[41] ^= 1;
+    }
+    rig.half.enqueue(&mut bin, &mut rig.cache, &rig.drops, Nanos(0));
+    let stats = rig.half.stats();
+    assert_eq!((stats.csum_requests.get(), stats.csum_software.get()), (1, 0));
+    assert_eq!(rig.tx.available(2), 2);
+    assert_eq!((rig.tx.peek(0).options, rig.tx.peek(1).options), (Desc::METADATA, 0));
+    assert_eq!((rig.tx.peek(0).len, rig.tx.peek(0).addr % 4096), (62, 256));
+    rig.take(2);
+    let addr = rig.taken[0];
+    rig.complete(addr);
+    rig.flush();
+    // The frame is at hand again, as it was.
+    let frame = rig.cache.take().unwrap();
+    let mut packet = XskPacket::new(rig.cache.umem(), frame, 256, 62).unwrap();
+    let expected = [&2u64.to_ne_bytes()[..], &34u16.to_ne_bytes(), &6u16.to_ne_bytes()].concat();
+    assert_eq!(packet.metadata_mut()[..12], expected);
+    assert_eq!(packet.metadata_mut()[12..], [0; 12]);
+    rig.cache.free(packet);
+}
+
+/// A ring with packets of these many descriptors, each of 10 bytes; its other end.
+fn ring_of(packets: &[u32]) -> (Producer<Desc>, Consumer<Desc>, Count) {
+    let (mut producer, consumer) = pair::<Desc>(RING, u32::MAX - 3);
+    let count = Count { index: producer.index(), ..Count::default() };
+    for &n in packets {
+        for at in 1..=n {
+            let options = if at < n { Desc::CONTINUED } else { 0 };
+            assert!(producer.push(Desc { addr: 0, len: 10, options }));
+        }
+    }
+    producer.submit();
+    (producer, consumer, Count { queued: packets.len() as u32, ..count })
+}
+
+fn taken(packets: u32, bytes: u64, dropped: u32) -> Taken {
+    Taken { packets, bytes, dropped }
+}
+
+#[test]
+fn a_drop_is_the_last_packet_that_the_call_took() {
+    let (producer, mut kernel, mut count) = ring_of(&[1, 1, 2]);
+    kernel.release(4);
+    assert_eq!(count.advance(&producer, true), taken(2, 20, 1));
+    assert_eq!((count.queued, count.owed_drops), (0, 0));
+}
+
+#[test]
+fn drops_that_are_not_published_are_the_first_of_what_is() {
+    let (producer, mut kernel, mut count) = ring_of(&[2, 1, 1, 3]);
+    for _ in 0..2 {
+        assert_eq!(count.advance(&producer, true), taken(0, 0, 0));
+    }
+    assert_eq!((count.queued, count.owed_drops), (4, 2));
+    kernel.release(4);
+    assert_eq!(count.advance(&producer, false), taken(1, 10, 2));
+    kernel.release(3);
+    assert_eq!(count.advance(&producer, true), taken(0, 0, 1));
+    assert_eq!((count.queued, count.owed_drops), (0, 0));
+}
+
+#[test]
+fn a_packet_counts_when_its_last_descriptor_is_taken() {
+    let (producer, mut kernel, mut count) = ring_of(&[3, 1]);
+    kernel.release(2);
+    assert_eq!(count.advance(&producer, false), taken(0, 0, 0));
+    // Given back in the middle, and taken again.
+    kernel.release(2u32.wrapping_neg());
+    assert_eq!(count.advance(&producer, false), taken(0, 0, 0));
+    kernel.release(3);
+    assert_eq!(count.advance(&producer, false), taken(1, 30, 0));
+    kernel.release(1);
+    assert_eq!(count.advance(&producer, false), taken(1, 10, 0));
+    assert_eq!(count.queued, 0);
+}
