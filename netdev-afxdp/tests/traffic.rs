@@ -4,13 +4,14 @@
 
 mod support;
 
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use support::{
-    End, Wire, assert_balanced, assert_idle, contents, in_mode, number, options, packet, umem,
+    End, Port, Wire, assert_balanced, assert_idle, contents, in_mode, number, options, packet, umem,
 };
-use xvs_datapath::{DropReason, RxQueue, TxQueue};
-use xvs_netdev_afxdp::{NetdevOptions, XdpMode};
+use xvs_datapath::{DropReason, Nanos, RxQueue, TxQueue};
+use xvs_netdev_afxdp::{Device, FrameCache, NetdevOptions, Umem, XdpMode};
 
 const LIMIT: Duration = Duration::from_secs(5);
 
@@ -137,16 +138,10 @@ fn the_tx_budget_is_what_one_call_takes() {
 }
 
 /// Opens `v1` again once the kernel has released the queue.
-fn open_when_free(
-    wire: &Wire,
-    umem: &'static xvs_netdev_afxdp::Umem,
-    options: NetdevOptions<'static>,
-) -> End {
+fn open_when_free(wire: &Wire, umem: &'static Umem, options: NetdevOptions<'static>) -> End {
     let ns = &wire.near;
     support::eventually("the queue is released", LIMIT, || {
-        let bound = ns.enter(move || {
-            Ok(xvs_netdev_afxdp::Device::find(options.name).unwrap().is_queue_bound(0))
-        });
+        let bound = ns.enter(move || Ok(Device::find(options.name).unwrap().is_queue_bound(0)));
         bound.unwrap() == Some(false)
     });
     End::open(ns, umem, options)
@@ -213,7 +208,7 @@ fn a_packet_of_another_memory_is_copied_and_both_balance() {
     let wire = Wire::new("");
     let (here, there) = (umem(4096), umem(4096));
     let mut a = End::open(&wire.near, here, options("v1"));
-    let mut cache = xvs_netdev_afxdp::FrameCache::new(there, 0);
+    let mut cache = FrameCache::new(there, 0);
     let mut bin: Vec<_> = (0..100).map(|n| cache.packet(&packet(n, 60)).unwrap()).collect();
     let now = a.now();
     a.port.tx.enqueue(&mut bin, &mut cache, &a.port.drops, now);
@@ -225,4 +220,78 @@ fn a_packet_of_another_memory_is_copied_and_both_balance() {
     assert_idle(there);
     a.close_all();
     assert_idle(here);
+}
+
+#[test]
+fn halves_in_threads_of_their_own_share_the_memory() {
+    const PACKETS: u64 = 30_000;
+    let wire = Wire::new("");
+    let umem = umem(4096);
+    let mut ends = [("v1", &wire.near), ("e0", &wire.far)]
+        .map(|(name, ns)| End::open(ns, umem, in_mode(name, XdpMode::Native)));
+    for end in &mut ends {
+        end.cache.give_back();
+    }
+    let done = AtomicUsize::new(0);
+    let counts = std::thread::scope(|scope| {
+        let threads: Vec<_> = ends
+            .each_mut()
+            .map(|end| {
+                let Port { rx, tx, batch, drops, .. } = &mut end.port;
+                let done = &done;
+                let sender = scope.spawn(move || {
+                    let mut cache = FrameCache::new(umem, 0);
+                    let (start, mut sent) = (Instant::now(), 0);
+                    while sent < PACKETS || tx.queued() > 0 {
+                        let now = Nanos(u64::try_from(start.elapsed().as_nanos()).unwrap());
+                        let mut bin: Vec<_> = (0..32.min(PACKETS - sent))
+                            .map_while(|_| cache.packet(&packet(7, 60)))
+                            .collect();
+                        sent += bin.len() as u64;
+                        tx.enqueue(&mut bin, &mut cache, drops, now);
+                        tx.flush(&mut cache, drops, now);
+                        assert!(start.elapsed() < Duration::from_secs(30), "stalled: {tx:?}");
+                    }
+                    done.fetch_add(1, Ordering::Relaxed);
+                    (tx.stats().packets.get(), drops.total())
+                });
+                let receiver = scope.spawn(move || {
+                    let (mut cache, mut idle) = (FrameCache::new(umem, 0), 0);
+                    while done.load(Ordering::Relaxed) < 2 || idle < 100 {
+                        idle = if rx.receive(batch, &mut cache) > 0 { 0 } else { idle + 1 };
+                        for packet in batch.drain() {
+                            assert_eq!(number(&contents(&packet)), 7);
+                            cache.free(packet);
+                        }
+                        if idle > 0 {
+                            std::thread::sleep(Duration::from_micros(50));
+                        }
+                    }
+                    rx.stats().packets.get()
+                });
+                (sender, receiver)
+            })
+            .into_iter()
+            .collect();
+        threads
+            .into_iter()
+            .map(|(sender, receiver)| (sender.join().unwrap(), receiver.join().unwrap()))
+            .collect::<Vec<_>>()
+    });
+    for (at, &((sent, dropped), received)) in counts.iter().enumerate() {
+        assert_eq!(sent + dropped, PACKETS);
+        let stats = ends[at].port.rx.stats();
+        assert_eq!((received, stats.bad_descriptors.get()), (stats.packets.get(), 0));
+        let lost = ends[at].port.kernel.read().unwrap().rx_dropped;
+        let ((sent, _), _) = counts[1 - at];
+        assert!(received > 0 && received + lost <= sent, "{counts:?}, {lost}");
+    }
+    for end in &mut ends {
+        end.reap_all(LIMIT);
+    }
+    assert_balanced(umem);
+    for end in ends {
+        end.close_all();
+    }
+    assert_idle(umem);
 }
