@@ -148,6 +148,21 @@ impl Device {
         })
     }
 
+    /// Whether the driver says that it has zero-copy. `None` where the kernel does not tell (before
+    /// Linux 6.3).
+    #[must_use]
+    pub fn has_zero_copy(&self) -> Option<bool> {
+        const DEV_GET: u8 = 1;
+        const DEV_IFINDEX: u16 = 1;
+        const DEV_XDP_FEATURES: u16 = 3;
+        const ZERO_COPY: u64 = 1 << 3;
+        let ifindex = vec![(DEV_IFINDEX, self.ifindex.to_ne_bytes().to_vec())];
+        let question = Message::generic(family("netdev").ok()?, DEV_GET, ifindex);
+        let answers = ask_generic(question).ok()?;
+        let features = answers.first()?.bytes(DEV_XDP_FEATURES)?.first_chunk()?;
+        Some(u64::from_ne_bytes(*features) & ZERO_COPY != 0)
+    }
+
     /// Whether an AF_XDP socket, of any process, is bound to the queue. `None` where the kernel does
     /// not tell (before Linux 6.15) or the device is down.
     #[must_use]

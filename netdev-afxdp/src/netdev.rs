@@ -152,7 +152,10 @@ impl Netdev {
                     return Ok(opened.into_netdev(device, mode, stepped_down));
                 }
                 Err(error) if error.is_about_mode() && options.mode.is_none() => {
-                    steps.push(format!("{mode}: {error}"));
+                    steps.push(match error {
+                        Error::NoZeroCopy { .. } => "the driver has no zero-copy mode".to_owned(),
+                        _ => error.to_string(),
+                    });
                     failed = Some(error);
                 }
                 Err(error) => return Err(error),
@@ -299,6 +302,11 @@ impl Opened {
         device: &Device,
         mode: XdpMode,
     ) -> Result<Self> {
+        // Trying would register the packet memory for it, and pin it a second time.
+        if mode == XdpMode::ZeroCopy && device.has_zero_copy() == Some(false) {
+            let (port, queue) = (options.name.to_owned(), options.start_queue);
+            return Err(Error::NoZeroCopy { port, queue });
+        }
         let program = RedirectProgram::attach(&Attach {
             ifindex: device.ifindex,
             port: options.name,
