@@ -203,10 +203,11 @@ pub fn encode(id: &Value, outcome: &Result<Box<dyn Reply>, CtlError>, format: Fo
     }
 }
 
-/// Encodes a refusal.
+/// Encodes a refusal; its text ends in a newline, as Open vSwitch's do.
 #[must_use]
 pub fn encode_error(id: &Value, error: &str) -> Vec<u8> {
-    let message = Message { id, result: Value::Null, error: Some(error) };
+    let error = format!("{}\n", error.trim_end_matches('\n'));
+    let message = Message { id, result: Value::Null, error: Some(&error) };
     // A value and a string always encode.
     serde_json::to_vec(&message).unwrap_or_default()
 }

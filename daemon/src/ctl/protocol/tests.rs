@@ -134,7 +134,7 @@ fn replies_byte_for_byte() {
     for format in [Format::Text, Format::Json] {
         let got = text(encode(&json!(0), &refused, format));
         let error = r#"\"x\" is not a valid command (use \"list-commands\" to see a list of valid commands)"#;
-        assert_eq!(got, format!(r#"{{"id":0,"result":null,"error":"{error}"}}"#));
+        assert_eq!(got, format!(r#"{{"id":0,"result":null,"error":"{error}\n"}}"#));
     }
 }
 
