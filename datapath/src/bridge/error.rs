@@ -4,6 +4,8 @@ use core::fmt;
 
 use crate::{MacAddr, PortNo};
 
+use super::words::{SHORTHANDS, WORDS, Word};
+
 /// Why a change of the switch was refused; nothing has changed then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BridgeError {
@@ -57,7 +59,7 @@ pub enum RuleError {
         /// The word with its value.
         word: String,
         /// What is allowed.
-        allowed: &'static str,
+        allowed: String,
     },
     /// The word wants other bits than an earlier one.
     Contradiction(String),
@@ -97,18 +99,43 @@ pub enum RuleError {
     },
 }
 
+/// The names of some words.
+fn names(which: impl Fn(&Word) -> bool) -> String {
+    let names: Vec<_> = WORDS.iter().filter(|word| which(word)).map(|word| word.name).collect();
+    names.join(", ")
+}
+
 impl fmt::Display for RuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::UnknownWord(word) => write!(f, "unknown word \"{word}\" in the match"),
-            Self::UnknownAction(word) => write!(f, "unknown action \"{word}\""),
+            Self::UnknownWord(word) => {
+                let short: Vec<_> = SHORTHANDS.iter().map(|known| known.name).collect();
+                let (short, names) = (short.join(", "), names(|_| true));
+                write!(
+                    f,
+                    "unknown word \"{word}\" in the match: want one of {short}; or NAME=VALUE \
+                    with table, priority, cookie, idle_timeout, hard_timeout, in_port, {names}"
+                )
+            }
+            Self::UnknownAction(word) => write!(
+                f,
+                "unknown action \"{word}\": want drop, output:PORT, NORMAL, FLOOD, ALL, IN_PORT, \
+                 strip_vlan, push_vlan:TPID, mod_FIELD:VALUE, set_field:VALUE->FIELD, \
+                 resubmit(,TABLE) or goto_table:TABLE"
+            ),
             Self::BadValue { word, allowed } => {
                 write!(f, "bad value in \"{word}\": want {allowed}")
             }
             Self::Contradiction(word) => write!(f, "\"{word}\" contradicts an earlier word"),
             Self::Needs { word, needs } => write!(f, "\"{word}\" needs {needs} in the match"),
-            Self::NoPort(name) => write!(f, "no port \"{name}\" in the bridge"),
-            Self::NotSettable(word) => write!(f, "\"{word}\" cannot be set"),
+            Self::NoPort(name) => write!(
+                f,
+                "no port \"{name}\" in the bridge: want the name of one, or a number from 1 to {}",
+                PortNo::MAX
+            ),
+            Self::NotSettable(word) => {
+                write!(f, "\"{word}\" cannot be set: want {}", names(|word| word.settable))
+            }
             Self::NotHere { word, place } => write!(f, "\"{word}\" is for {place} only"),
             Self::NoActions => f.write_str("no \"actions=\"; to drop, write actions=drop"),
             Self::NotLast(word) => {

@@ -44,13 +44,13 @@ pub(super) fn filter(
         return Err(not_here("priority", "strict commands"));
     }
     let filter = RuleFilter {
-        table: head.table.or(strict.then_some(0)),
+        table: head.table,
         priority: head.priority.unwrap_or(Rule::DEFAULT_PRIORITY),
         cookie: head.cookie.unwrap_or((0, 0)),
         matching: head.matching,
         strict,
     };
-    // The table is known to be the rules' own only if it is given; tables are checked when it runs.
+    // Without a table, where goto_table may lead is checked when the rules are known.
     let table = filter.table.unwrap_or(0);
     let actions = actions.map(|text| parse_actions(text, &head.matching, table, ports));
     Ok((filter, actions.transpose()?))
@@ -70,8 +70,8 @@ fn split(text: &str) -> (&str, Option<&str>) {
     (text, None)
 }
 
-fn bad(word: &str, allowed: &'static str) -> RuleError {
-    RuleError::BadValue { word: word.to_owned(), allowed }
+fn bad(word: &str, allowed: impl Into<String>) -> RuleError {
+    RuleError::BadValue { word: word.to_owned(), allowed: allowed.into() }
 }
 
 fn not_here(word: &str, place: &'static str) -> RuleError {
@@ -110,6 +110,11 @@ impl Head {
                     }
                 }
             }
+        }
+        // Words that together tell all of it are as good as the one that does.
+        if head.matching.mask.get(&Field::IP_FRAG) & 3 == 3 {
+            let value = head.matching.key.get(&Field::IP_FRAG);
+            head.matching = head.matching.with(&Field::IP_FRAG, value);
         }
         // Only now all is known that a word may need.
         match used.into_iter().find(|(_, entry)| !entry.fits(&head.matching)) {
@@ -160,15 +165,14 @@ impl Head {
             return Ok(None);
         }
         let entry = Word::named(name).ok_or_else(|| RuleError::UnknownWord(name.to_owned()))?;
-        let (value, mask) = match entry.form {
-            Form::Vid if number(value) == Some(0xffff) => (0, TAG.into()),
-            Form::Vid | Form::Pcp => {
-                let (value, mask) = bits(word, entry, value)?;
-                (value | u128::from(TAG), mask | u128::from(TAG))
-            }
-            _ => bits(word, entry, value)?,
-        };
-        self.want(word, &entry.field, value, mask)?;
+        if entry.form == Form::Vid && number(value) == Some(0xffff) {
+            self.want(word, &entry.field, 0, TAG.into())?;
+        } else {
+            let is_tag = matches!(entry.form, Form::Vid | Form::Pcp);
+            let implied = if is_tag { u128::from(TAG) } else { 0 };
+            let (value, mask) = bits(word, entry, value)?;
+            self.want(word, &entry.field, value | implied, mask | implied)?;
+        }
         Ok(Some(entry))
     }
 
@@ -188,23 +192,35 @@ impl Head {
     }
 }
 
+/// The values of a word, for people.
+fn allowed(entry: &Word) -> String {
+    let step = 1 << (entry.bits >> entry.shift).trailing_zeros();
+    let steps = if step > 1 { format!(" in steps of {step}") } else { String::new() };
+    let number = format!("a number from 0 to {}{steps}", entry.max);
+    let value = match entry.form {
+        Form::Mac => "an Ethernet address",
+        Form::Ipv4 => "an IPv4 address",
+        Form::Ipv6 => "an IPv6 address",
+        Form::Frag => return "no, yes, first, later or not_later".to_owned(),
+        Form::TcpFlags => return format!("flags as +syn-ack, or {number} and a mask after /"),
+        Form::Dec | Form::Hex(_) | Form::Vid | Form::Pcp | Form::Tci => &number,
+    };
+    let mask = match entry.maskable {
+        true if matches!(entry.form, Form::Ipv4 | Form::Ipv6) => {
+            ", with a prefix length or mask after / if need be"
+        }
+        true => ", with a mask after / if need be",
+        false => "",
+    };
+    format!("{value}{mask}")
+}
+
 /// The bits of the field that a value stands for, and which.
 fn bits(word: &str, entry: &Word, text: &str) -> Result<(u128, u128), RuleError> {
-    let allowed = match entry.form {
-        Form::Mac => "an Ethernet address, with a mask after / if need be",
-        Form::Ipv4 => "an IPv4 address, with a prefix length or mask after / if need be",
-        Form::Ipv6 => "an IPv6 address, with a prefix length or mask after / if need be",
-        Form::Frag => "no, yes, first, later or not_later",
-        Form::TcpFlags => "flags as +syn-ack, or a number below 0x1000 with a mask",
-        Form::Vid => "0 to 4095",
-        Form::Pcp => "0 to 7",
-        Form::Dec | Form::Hex(_) | Form::Tci => {
-            "a number that fits, with a mask if the word has one"
-        }
-    };
-    let bad = || bad(word, allowed);
+    let bad = || bad(word, allowed(entry));
     let (mut value, mask) = values::parse(entry.form, text).ok_or_else(bad)?;
-    if entry.form == Form::Vid && value <= 0x1fff {
+    // OpenFlow's vlan_vid has a bit that says that there is a tag.
+    if entry.name == "vlan_vid" && !word.starts_with("mod_") && value <= 0x1fff {
         value &= !u128::from(TAG);
     }
     let is_given = mask.is_some() && entry.form != Form::Frag;
@@ -232,16 +248,15 @@ fn cookie(text: &str) -> Option<(u64, u64)> {
     }
 }
 
-/// A port by number or name.
+/// A port by number or name; a name that is a number must be quoted.
 fn port(text: &str, ports: Ports<'_>) -> Result<PortNo, RuleError> {
-    let name = text.trim_matches('"');
-    if let Some(port) = ports(name) {
-        return Ok(port);
-    }
-    match text.parse() {
-        Ok(no) if PortNo(no) != PortNo::default() && PortNo(no) <= PortNo::MAX => Ok(PortNo(no)),
+    match text.parse().map(PortNo) {
+        Ok(no) if no != PortNo::default() && no <= PortNo::MAX => Ok(no),
         Ok(_) => Err(bad(text, "a port number from 1 to 1023")),
-        Err(_) => Err(RuleError::NoPort(name.to_owned())),
+        Err(_) => {
+            let name = text.trim_matches('"');
+            ports(name).ok_or_else(|| RuleError::NoPort(name.to_owned()))
+        }
     }
 }
 
@@ -307,13 +322,8 @@ fn parse_action(word: &str, matching: &Match, ports: Ports<'_>) -> Result<RuleAc
         "set_field" => {
             let (value, name) =
                 value.split_once("->").ok_or_else(|| bad(word, "set_field:VALUE->FIELD"))?;
-            let entry = Word::named(name);
-            set(
-                word,
-                entry.ok_or_else(|| RuleError::UnknownWord(name.to_owned()))?,
-                value,
-                matching,
-            )
+            let entry = Word::named(name).ok_or_else(|| RuleError::NotSettable(name.to_owned()))?;
+            set(word, entry, value, matching)
         }
         _ => match name.strip_prefix("mod_") {
             Some(field) => {
@@ -321,10 +331,10 @@ fn parse_action(word: &str, matching: &Match, ports: Ports<'_>) -> Result<RuleAc
                 let entry = entry.ok_or_else(|| RuleError::UnknownAction(name.to_owned()))?;
                 set(word, entry, value, matching)
             }
-            None => target(word, ports).map_err(|err| match err {
-                RuleError::NoPort(_) => RuleError::UnknownAction(word.to_owned()),
-                other => other,
-            }),
+            None => match target(word, ports) {
+                Err(RuleError::NoPort(_)) => Err(RuleError::UnknownAction(word.to_owned())),
+                result => result,
+            },
         },
     }
 }

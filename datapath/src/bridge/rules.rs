@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use crate::{FlowKey, FlowMask, Nanos};
 
-use super::BridgeError;
 use super::rule::{Installed, Rule, RuleAction, RuleFilter, RuleRow};
-use super::table::{Edit, Table};
+use super::table::{Edited, Table};
+use super::{BridgeError, RuleError};
 
 /// The most rules of a bridge.
 pub(super) const MAX_RULES: usize = 100_000;
@@ -59,24 +59,31 @@ impl Rules {
     }
 
     /// Gives the rules that are meant other actions; they keep cookie and statistics.
-    pub(super) fn modify(&mut self, filter: &RuleFilter, actions: &[RuleAction]) -> usize {
-        self.edit(&mut |old| {
-            if filter.means(&old.rule) {
-                Edit::Replace(old.with_actions(actions.to_vec()))
-            } else {
-                Edit::Keep
+    pub(super) fn modify(
+        &mut self,
+        filter: &RuleFilter,
+        actions: &[RuleAction],
+    ) -> Result<usize, RuleError> {
+        if let Some(&RuleAction::Goto(to)) = actions.last() {
+            let meant = self.iter().filter(|old| filter.means(&old.rule));
+            if let Some(from) = meant.map(|old| old.rule.table).find(|&from| from >= to) {
+                return Err(RuleError::Backward { from, to });
             }
-        })
+        }
+        Ok(self.edit(&mut |old| {
+            let is_meant = filter.means(&old.rule);
+            Some(if is_meant { old.with_actions(actions.to_vec()).into() } else { Arc::clone(old) })
+        }))
     }
 
     /// Removes the rules that are meant.
     pub(super) fn delete(&mut self, filter: &RuleFilter) -> usize {
-        self.edit(&mut |old| if filter.means(&old.rule) { Edit::Remove } else { Edit::Keep })
+        self.edit(&mut |old| (!filter.means(&old.rule)).then(|| Arc::clone(old)))
     }
 
     /// Removes the rules whose time is over.
     pub(super) fn expire(&mut self, now: Nanos) -> usize {
-        self.edit(&mut |old| if old.is_expired(now) { Edit::Remove } else { Edit::Keep })
+        self.edit(&mut |old| (!old.is_expired(now)).then(|| Arc::clone(old)))
     }
 
     /// True when [`expire`](Self::expire) would remove some rule.
@@ -98,7 +105,7 @@ impl Rules {
         self.tables.values().flat_map(Table::rules)
     }
 
-    fn edit(&mut self, edit: &mut dyn FnMut(&Installed) -> Edit) -> usize {
+    fn edit(&mut self, edit: &mut dyn FnMut(&Arc<Installed>) -> Edited) -> usize {
         let n_changed = self.tables.values_mut().map(|table| table.edit(edit)).sum();
         self.tables.retain(|_, table| !table.is_empty());
         self.len = self.iter().count();

@@ -68,14 +68,13 @@ impl Switch {
     /// are. They keep their cookies and statistics.
     ///
     /// # Errors
-    /// No such bridge, or what is wrong with the text.
+    /// No such bridge, what is wrong with the text, or a `goto_table` that would lead some of them
+    /// backward; then none is changed.
     pub fn mod_rules(&self, bridge: &str, text: &str, strict: bool) -> Result<usize, BridgeError> {
         let (filter, actions) = self.parse_edit(bridge, text, strict)?;
-        let actions = actions.ok_or_else(|| BridgeError::Rule {
-            text: text.to_owned(),
-            why: RuleError::NoActions,
-        })?;
-        self.change_rules(bridge, |rules| Ok(rules.modify(&filter, &actions)))
+        let wrong = |why| BridgeError::Rule { text: text.to_owned(), why };
+        let actions = actions.ok_or_else(|| wrong(RuleError::NoActions))?;
+        self.change_rules(bridge, |rules| rules.modify(&filter, &actions).map_err(wrong))
     }
 
     /// Removes the rules that are meant: those with exactly this match and priority if `strict`, else

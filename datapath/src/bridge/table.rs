@@ -33,6 +33,9 @@ const STAGES: [&[Field]; 4] = [
     ],
 ];
 
+/// What is in the place of a rule after an edit; none if it was removed.
+pub(super) type Edited = Option<Arc<Installed>>;
+
 /// All rules of a table.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
@@ -82,17 +85,18 @@ impl Table {
         old
     }
 
-    /// Replaces each rule by what `edit` makes of it, or removes it; returns how many changed.
-    pub(super) fn edit(&mut self, edit: &mut dyn FnMut(&Installed) -> Edit) -> usize {
+    /// Replaces each rule by what `edit` makes of it, with the same match and priority, or removes it;
+    /// returns how many changed.
+    pub(super) fn edit(&mut self, edit: &mut dyn FnMut(&Arc<Installed>) -> Edited) -> usize {
         let mut n_changed = 0;
         for subtable in &mut self.subtables {
             let all: Vec<_> = subtable.rules.values().flatten().cloned().collect();
             for old in all {
                 match edit(&old) {
-                    Edit::Keep => continue,
-                    Edit::Remove => Arc::make_mut(subtable).remove(&old.rule),
-                    Edit::Replace(new) => {
-                        Arc::make_mut(subtable).insert(Arc::new(new));
+                    None => Arc::make_mut(subtable).remove(&old.rule),
+                    Some(new) if Arc::ptr_eq(&new, &old) => continue,
+                    Some(new) => {
+                        Arc::make_mut(subtable).insert(new);
                     }
                 }
                 n_changed += 1;
@@ -111,17 +115,6 @@ impl Table {
         self.subtables.retain(|subtable| !subtable.rules.is_empty());
         self.subtables.sort_by_key(|subtable| core::cmp::Reverse(subtable.max_priority));
     }
-}
-
-/// What to do with a rule.
-#[derive(Debug)]
-pub(super) enum Edit {
-    /// Leave it.
-    Keep,
-    /// Take it out.
-    Remove,
-    /// Put this in its place; match and priority are the same.
-    Replace(Installed),
 }
 
 /// Rules with the same mask.

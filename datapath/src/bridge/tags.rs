@@ -91,7 +91,7 @@ impl Tags {
         let n_popped = from.pushed.len() - n_kept + usize::from(self.bare && !from.bare);
         actions.extend((0..n_popped).map(|_| Action::PopVlan));
         // Only a tag that was the outer one can have been written to.
-        let (mask, value) = match both.take(n_kept).last() {
+        let (mask, value) = match both.take(n_kept).next_back() {
             Some((new, old)) => (new.tci ^ old.tci, new.tci),
             None if self.bare => (0, 0),
             None => (self.written & (!from.written | self.tci ^ from.tci), self.tci),

@@ -1,4 +1,6 @@
-//! NORMAL: learning, moving, ageing, flooding and the bounds of the MAC table.
+//! NORMAL: learning, moving, ageing, flooding and the bounds of the MAC table; rules in modules.
+
+mod text;
 
 use crate::{
     Action, BridgeError, FdbConfig, Field, FlowKey, FlowMask, MacAddr, Nanos, PortNo, Purpose,

@@ -25,33 +25,33 @@ pub(super) fn number(text: &str) -> Option<u128> {
 
 /// Value and mask; without `/mask` the mask is `None`.
 pub(super) fn parse(form: Form, text: &str) -> Option<(u128, Option<u128>)> {
-    match form {
-        Form::Frag => {
-            let (_, value, mask) = FRAGMENTS.iter().find(|(name, ..)| *name == text)?;
-            return Some((*value, Some(*mask)));
-        }
-        Form::TcpFlags if text.starts_with(['+', '-']) => {
-            let (value, mask) = flags(text)?;
-            return Some((value, Some(mask)));
-        }
-        _ => {}
+    if form == Form::Frag {
+        let (_, value, mask) = FRAGMENTS.iter().find(|(name, ..)| *name == text)?;
+        return Some((*value, Some(*mask)));
     }
-    match text.split_once('/') {
-        None => Some((one(form, text)?, None)),
-        Some((value, mask)) => {
-            let prefix = |bits: u32| Some((u128::MAX, bits.checked_sub(mask.parse().ok()?)?));
-            let mask = match form {
-                Form::Ipv4 if !mask.contains('.') => {
-                    prefix(32).and_then(|(ones, n)| Some(ones.checked_shl(n)? & 0xffff_ffff))
-                }
-                Form::Ipv6 if !mask.contains(':') => {
-                    prefix(128).map(|(ones, n)| ones.checked_shl(n).unwrap_or(0))
-                }
-                _ => one(form, mask),
-            };
-            Some((one(form, value)?, Some(mask?)))
-        }
+    if form == Form::TcpFlags && text.starts_with(['+', '-']) {
+        let (value, mask) = flags(text)?;
+        return Some((value, Some(mask)));
     }
+    let Some((value, mask)) = text.split_once('/') else { return Some((one(form, text)?, None)) };
+    let bits = address_bits(form);
+    let mask = if bits > 0 && !mask.contains(['.', ':']) {
+        prefix(bits, mask.parse().ok().filter(|&n| n <= bits)?)
+    } else {
+        one(form, mask)?
+    };
+    Some((one(form, value)?, Some(mask)))
+}
+
+/// The width of addresses that may have a prefix length; 0 for other forms.
+fn address_bits(form: Form) -> u32 {
+    if form == Form::Ipv4 { 32 } else { u32::from(form == Form::Ipv6) * 128 }
+}
+
+/// The `n` leading of the `bits` low bits.
+fn prefix(bits: u32, n: u32) -> u128 {
+    let ones = |n| u128::MAX.checked_shr(128 - n).unwrap_or(0);
+    ones(bits) & !ones(bits - n)
 }
 
 fn one(form: Form, text: &str) -> Option<u128> {
@@ -98,13 +98,8 @@ pub(super) fn print(form: Form, value: u128, mask: u128, exact: u128) -> String 
     if form == Form::TcpFlags && mask >> FLAGS.len() == 0 {
         return print_flags(value, mask);
     }
-    let bits = match form {
-        Form::Ipv4 => 32,
-        Form::Ipv6 => 128,
-        _ => 0,
-    };
-    let n = mask.count_ones();
-    if bits > 0 && mask == exact & !exact.checked_shr(n).unwrap_or(0) {
+    let (bits, n) = (address_bits(form), mask.count_ones());
+    if bits > 0 && mask == prefix(bits, n) {
         return format!("{}/{n}", print_one(form, value));
     }
     let form = if form == Form::Dec { Form::Hex(0) } else { form };

@@ -85,7 +85,7 @@ impl Bench {
     /// One batch; returns what was sent to each port, and checks that nothing is lost.
     pub(crate) fn run(
         &mut self,
-        upcall: &RuleTable,
+        upcall: &impl Upcall,
         packets: &[Vec<u8>],
         copies: usize,
     ) -> Vec<Vec<Vec<u8>>> {
@@ -128,7 +128,7 @@ impl Bench {
     }
 
     /// Revalidates until nothing is left to do; returns in how many slices.
-    pub(crate) fn settle(&mut self, upcall: &RuleTable, budget: usize) -> usize {
+    pub(crate) fn settle(&mut self, upcall: &impl Upcall, budget: usize) -> usize {
         let mut slices = 1;
         while self.datapath.revalidate(upcall, self.now, budget) == self.now {
             slices += 1;
@@ -159,7 +159,7 @@ pub(crate) fn to_ip(last: u8) -> Match {
 fn one_flow_for_all_ports_until_a_rule_reads_them() {
     let upcall = RuleTable::new(&[(to_ip(2), output(2))]);
     let mut bench = Bench::new(config());
-    let packets: Vec<_> = (0..100_000u32).map(|port| udp(2, (port % 65_536) as u16)).collect();
+    let packets: Vec<_> = (0..=u16::MAX).cycle().take(100_000).map(|port| udp(2, port)).collect();
     for batch in packets.chunks(256) {
         assert_eq!(bench.run(&upcall, batch, 0)[2].len(), batch.len());
     }
