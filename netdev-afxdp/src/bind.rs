@@ -59,7 +59,7 @@ const UNUSED_RING: u32 = 64;
 impl Parts {
     /// The whole order: socket, memory, ring sizes, options, mappings, bind.
     pub(crate) fn bind(
-        (umem, mode): (&'static Umem, Mode),
+        (umem, mode): (&Umem, Mode),
         config: &XskConfig,
         member: Option<&Socket>,
         features: Features,

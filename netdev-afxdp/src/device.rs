@@ -65,6 +65,22 @@ impl Device {
         let mut value = name.as_bytes().to_vec();
         value.push(0);
         let question = Message::route(libc::RTM_GETLINK, vec![(ifla::IFNAME, value)]);
+        Self::ask(name, question)
+    }
+
+    /// Looks a device up by index, whatever it is called now; `name` is for messages.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchInterface`], or what the kernel says.
+    pub fn find_index(ifindex: u32, name: &str) -> Result<Self> {
+        let mut question = Message::route(libc::RTM_GETLINK, Vec::new());
+        if let Some(field) = question.header.get_mut(4..8) {
+            field.copy_from_slice(&ifindex.to_ne_bytes());
+        }
+        Self::ask(name, question)
+    }
+
+    fn ask(name: &str, question: Message) -> Result<Self> {
         let link = match ask_route(question, false) {
             Ok(answers) => answers.into_iter().next(),
             Err(error) if is_no_name(&error) => None,
@@ -72,8 +88,10 @@ impl Device {
                 return Err(Error::System { what: format!("cannot look up {name}"), source });
             }
         };
-        link.map(|link| Self::new(name, &link))
-            .ok_or_else(|| Error::NoSuchInterface { port: name.to_owned() })
+        link.map(|link| {
+            Self::new(&link.text(ifla::IFNAME).unwrap_or_else(|| name.to_owned()), &link)
+        })
+        .ok_or_else(|| Error::NoSuchInterface { port: name.to_owned() })
     }
 
     fn new(name: &str, link: &Message) -> Self {

@@ -17,7 +17,7 @@ use crate::link::LinkState;
 use crate::program::{Attach, AttachMode, RedirectProgram};
 use crate::socket::{Quarantine, SocketStats};
 use crate::umem::Umem;
-use crate::xsk::{Mode, UmemGroup, Xsk, XskConfig};
+use crate::xsk::{Mode, UmemGroup, Xsk, XskConfig, is_bindable};
 
 /// The kind of XDP on an interface, the fastest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -152,9 +152,10 @@ impl Netdev {
                     return Ok(opened.into_netdev(device, mode, stepped_down));
                 }
                 Err(error) if error.is_about_mode() && options.mode.is_none() => {
-                    steps.push(match error {
-                        Error::NoZeroCopy { .. } => "the driver has no zero-copy mode".to_owned(),
-                        _ => error.to_string(),
+                    steps.push(if matches!(error, Error::NoZeroCopy { .. }) {
+                        "the driver has no zero-copy mode".to_owned()
+                    } else {
+                        error.to_string()
                     });
                     failed = Some(error);
                 }
@@ -277,11 +278,14 @@ impl Drain {
     }
 
     fn is_unbound(&self) -> bool {
-        match Device::find(&self.port) {
+        match Device::find_index(self.ifindex, &self.port) {
             // Whatever was bound to a device is unbound with the end of the device.
             Err(Error::NoSuchInterface { .. }) => true,
-            Ok(device) if device.ifindex != self.ifindex => true,
-            Ok(device) => device.is_queue_bound(self.queue.0) == Some(false),
+            Ok(device) => match device.is_queue_bound(self.queue.0) {
+                Some(bound) => !bound,
+                // A kernel that does not tell, or a device that is down: whoever can bind knows.
+                None => is_bindable(self.ifindex, self.queue),
+            },
             Err(_) => false,
         }
     }

@@ -95,7 +95,12 @@ impl Umem {
     /// [`Error::FrameNeedsHugepages`]), or the memory cannot be had ([`Error::NoHugepages`],
     /// [`Error::Memory`]).
     pub fn create(config: UmemConfig) -> Result<&'static Self> {
-        check(&config)?;
+        Ok(Box::leak(Box::new(Self::new(&config)?)))
+    }
+
+    /// The same, to be unmapped when it is dropped: for whoever makes no handles on it.
+    pub(crate) fn new(config: &UmemConfig) -> Result<Self> {
+        check(config)?;
         let need = u64::from(config.frames) * u64::from(config.frame_size);
         let (file, mapping, hugepages) = memory(need, config.hugepages)?;
         let numa_node = config.numa_node.filter(|&node| mapping.prefer_node(node).is_ok());
@@ -120,7 +125,7 @@ impl Umem {
         while all.peek().is_some() {
             umem.pool.push(&umem.links, || all.next());
         }
-        Ok(Box::leak(Box::new(umem)))
+        Ok(umem)
     }
 
     /// Frames in all.

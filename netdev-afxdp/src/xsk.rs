@@ -19,7 +19,7 @@ use crate::rx::XskRx;
 use crate::socket::{Socket, SocketStats};
 use crate::sys;
 use crate::tx::XskTx;
-use crate::umem::Umem;
+use crate::umem::{Umem, UmemConfig};
 
 /// How packets get between the driver and the packet memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,6 +205,25 @@ impl UmemGroup {
             },
         }
     }
+}
+
+/// True when a socket can be bound to the queue, which therefore no other has. It is given back at once,
+/// but the kernel takes its time.
+pub(crate) fn is_bindable(ifindex: u32, queue: QueueId) -> bool {
+    let config = XskConfig {
+        port: String::new(),
+        ifindex,
+        queue,
+        n_tx_queues: None,
+        rx_ring: 64,
+        tx_ring: 0,
+        tx_budget: None,
+        sndbuf: None,
+        mtu: 0,
+    };
+    let features = Features { multi_buffer: false, tx_metadata: false };
+    let umem = Umem::new(&UmemConfig { frames: 64, ..UmemConfig::default() });
+    umem.is_ok_and(|umem| Parts::bind((&umem, Mode::Copy), &config, None, features).is_ok())
 }
 
 fn check(config: &XskConfig) -> Result<()> {
