@@ -19,25 +19,25 @@ pub(crate) const MPOL_PREFERRED: libc::c_int = 1;
 
 /// One descriptor of the rx and tx rings (`struct xdp_desc`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Desc {
+pub(crate) struct Desc {
     /// Where the data starts, from the start of the packet memory.
-    pub addr: u64,
+    pub(crate) addr: u64,
     /// Bytes of data.
-    pub len: u32,
+    pub(crate) len: u32,
     /// [`Desc::CONTINUED`], [`Desc::METADATA`].
-    pub options: u32,
+    pub(crate) options: u32,
 }
 
 impl Desc {
     /// The packet goes on in the next descriptor (XDP_PKT_CONTD).
-    pub const CONTINUED: u32 = libc::XDP_PKT_CONTD;
+    pub(crate) const CONTINUED: u32 = libc::XDP_PKT_CONTD;
     /// Metadata lies before the packet (XDP_TX_METADATA).
-    pub const METADATA: u32 = libc::XDP_TX_METADATA;
+    pub(crate) const METADATA: u32 = libc::XDP_TX_METADATA;
 
     /// True when this is the last descriptor of its packet.
     #[inline]
     #[must_use]
-    pub const fn is_last(&self) -> bool {
+    pub(crate) const fn is_last(&self) -> bool {
         self.options & Self::CONTINUED == 0
     }
 }

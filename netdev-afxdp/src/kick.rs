@@ -29,15 +29,15 @@ mod sim;
 mod tests;
 
 /// Calls that a pass may make beyond those that the budget accounts for.
-pub const EXTRA_CALLS: u32 = 8;
+pub(crate) const EXTRA_CALLS: u32 = 8;
 
 /// Packets that the kernel may drop (EBUSY) in one pass before the rest waits for the next.
-pub const MAX_BUSY: u32 = 8;
+pub(crate) const MAX_BUSY: u32 = 8;
 
 /// The timer of a blocked queue starts here and doubles with every fruitless call.
-pub const MIN_PAUSE: Nanos = Nanos(50_000);
+pub(crate) const MIN_PAUSE: Nanos = Nanos(50_000);
 /// The longest timer of a blocked queue.
-pub const MAX_PAUSE: Nanos = Nanos::from_millis(1);
+pub(crate) const MAX_PAUSE: Nanos = Nanos::from_millis(1);
 
 /// The first timer after an error that completions cannot heal, but for ENETDOWN.
 const MIN_BACK_OFF: Nanos = Nanos::from_millis(1);
@@ -47,7 +47,7 @@ const DOWN_BACK_OFF: Nanos = Nanos::from_millis(10);
 const MAX_BACK_OFF: Nanos = Nanos::from_millis(100);
 
 /// The kernel's side of one transmit queue, as far as the protocol sees it.
-pub trait TxKernel {
+pub(crate) trait TxKernel {
     /// Descriptors in the tx ring that the kernel has not (visibly) consumed.
     fn pending(&self) -> u32;
 
@@ -90,21 +90,21 @@ pub enum Verdict {
 
 /// What one pass did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct KickReport {
+pub(crate) struct KickReport {
     /// `sendto` calls.
-    pub calls: u32,
+    pub(crate) calls: u32,
     /// Descriptors that left the tx ring: sent, dropped by the kernel, or found invalid by it.
-    pub sent_descriptors: u32,
+    pub(crate) sent_descriptors: u32,
     /// Descriptors that came back.
-    pub completed: u32,
+    pub(crate) completed: u32,
     /// Packets that the kernel dropped and said so (EBUSY).
-    pub busy_drops: u32,
+    pub(crate) busy_drops: u32,
     /// Calls that returned EAGAIN.
-    pub again: u32,
+    pub(crate) again: u32,
     /// Calls that returned anything but success, EAGAIN and EBUSY.
-    pub errors: u32,
+    pub(crate) errors: u32,
     /// How it ended.
-    pub verdict: Verdict,
+    pub(crate) verdict: Verdict,
 }
 
 /// Until when no call is made, and why.
@@ -118,7 +118,7 @@ struct Wait {
 
 /// The state of one transmit queue between passes.
 #[derive(Clone, Debug)]
-pub struct Kick {
+pub(crate) struct Kick {
     budget: u32,
     wait: Option<Wait>,
     stopped: Option<Verdict>,
@@ -140,7 +140,7 @@ enum Next {
 impl Kick {
     /// `budget`: descriptors that the kernel takes in one call (XDP_MAX_TX_SKB_BUDGET, or 32).
     #[must_use]
-    pub fn new(budget: u32) -> Self {
+    pub(crate) fn new(budget: u32) -> Self {
         Self {
             budget: budget.max(1),
             wait: None,
@@ -153,14 +153,8 @@ impl Kick {
         }
     }
 
-    /// The budget that it was made with.
-    #[must_use]
-    pub fn budget(&self) -> u32 {
-        self.budget
-    }
-
     /// One pass: takes back what is completed, and calls the kernel as often as that makes sense.
-    pub fn run(&mut self, kernel: &mut impl TxKernel, now: Nanos) -> KickReport {
+    pub(crate) fn run(&mut self, kernel: &mut impl TxKernel, now: Nanos) -> KickReport {
         let mut report = KickReport::default();
         if self.stopped == Some(Verdict::Broken) {
             report.verdict = Verdict::Broken;
@@ -186,7 +180,7 @@ impl Kick {
     /// When a thread that wants to sleep must call [`Kick::run`] again; `None`: when it has packets.
     /// Never earlier than `now`.
     #[must_use]
-    pub fn next_wake(&self, now: Nanos) -> Option<Nanos> {
+    pub(crate) fn next_wake(&self, now: Nanos) -> Option<Nanos> {
         if !self.left || self.stopped.is_some() {
             return None;
         }

@@ -184,14 +184,6 @@ impl XskPacket {
         }
     }
 
-    /// Calls `f` with the bytes of each frame in order, to rewrite.
-    pub fn for_each_segment_mut(&mut self, f: &mut dyn FnMut(&mut [u8])) {
-        for segment in self.segments() {
-            // SAFETY: a segment of this packet, which is borrowed mutably; one at a time.
-            f(unsafe { slice_mut(self.umem, segment) });
-        }
-    }
-
     #[inline]
     fn head_segment(&self) -> Segment {
         Segment { index: self.first.index(), offset: self.offset, len: self.head_len }
@@ -364,7 +356,10 @@ mod tests {
         assert_eq!(packet.n_frames(), 9000usize.div_ceil(1792));
         packet.set_layers(Layers { l3: 14, l4: 34 });
         let copy = cache.copy(&packet).unwrap();
-        packet.for_each_segment_mut(&mut |bytes| bytes.fill(0));
+        for segment in packet.segments() {
+            // SAFETY: a segment of this packet, which nothing else borrows meanwhile.
+            unsafe { slice_mut(packet.umem, segment) }.fill(0);
+        }
         assert_eq!((contents(&copy), copy.layers()), (bytes, Layers { l3: 14, l4: 34 }));
         assert!(contents(&packet).iter().all(|&byte| byte == 0));
         cache.free(packet);

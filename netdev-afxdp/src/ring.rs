@@ -22,10 +22,10 @@ use crate::mapping::Mapping;
 pub(crate) mod tests;
 
 /// The most entries a ring may have.
-pub const MAX_RING: u32 = 32768;
+pub(crate) const MAX_RING: u32 = 32768;
 
 /// What a ring carries, as 64-bit words in the kernel's layout.
-pub trait Entry: Copy {
+pub(crate) trait Entry: Copy {
     /// Words per entry.
     const WORDS: usize;
     /// Writes the entry to its words.
@@ -180,7 +180,7 @@ fn at<T>(mapping: &Mapping, offset: u64) -> Result<NonNull<T>> {
 
 /// The side that writes entries.
 #[derive(Debug)]
-pub struct Producer<T> {
+pub(crate) struct Producer<T> {
     ring: Ring<T>,
     /// Next index to write; what is below is published by [`Producer::submit`].
     next: u32,
@@ -199,14 +199,14 @@ impl<T: Entry> Producer<T> {
     /// Entries in all.
     #[inline]
     #[must_use]
-    pub fn size(&self) -> u32 {
+    pub(crate) fn size(&self) -> u32 {
         self.ring.mask + 1
     }
 
     /// How many entries can be written now; looks at the other side only if fewer than `want` are
     /// known to be free.
     #[inline]
-    pub fn free(&mut self, want: u32) -> u32 {
+    pub(crate) fn free(&mut self, want: u32) -> u32 {
         let known = self.size().saturating_sub(self.next.wrapping_sub(self.consumer));
         if known >= want {
             return known;
@@ -219,7 +219,7 @@ impl<T: Entry> Producer<T> {
     /// written, when the ring is full.
     #[inline]
     #[must_use]
-    pub fn push(&mut self, entry: T) -> bool {
+    pub(crate) fn push(&mut self, entry: T) -> bool {
         if self.free(1) == 0 {
             return false;
         }
@@ -230,21 +230,21 @@ impl<T: Entry> Producer<T> {
 
     /// Publishes what was pushed.
     #[inline]
-    pub fn submit(&mut self) {
+    pub(crate) fn submit(&mut self) {
         self.ring.producer().store(self.next, Ordering::Release);
     }
 
     /// The index that the next entry gets.
     #[inline]
     #[must_use]
-    pub fn index(&self) -> u32 {
+    pub(crate) fn index(&self) -> u32 {
         self.next
     }
 
     /// How far the other side has come, as it says itself; at most [`Producer::index`].
     #[inline]
     #[must_use]
-    pub fn consumed(&self) -> u32 {
+    pub(crate) fn consumed(&self) -> u32 {
         let consumer = self.ring.consumer().load(Ordering::Acquire);
         if self.next.wrapping_sub(consumer) > self.size() { self.next } else { consumer }
     }
@@ -253,21 +253,21 @@ impl<T: Entry> Producer<T> {
     /// `size` further entries.
     #[inline]
     #[must_use]
-    pub fn entry(&self, index: u32) -> T {
+    pub(crate) fn entry(&self, index: u32) -> T {
         T::load(self.ring.entry(index))
     }
 
     /// True while the kernel waits for a system call.
     #[inline]
     #[must_use]
-    pub fn needs_wakeup(&self) -> bool {
+    pub(crate) fn needs_wakeup(&self) -> bool {
         self.ring.needs_wakeup()
     }
 }
 
 /// The side that reads entries.
 #[derive(Debug)]
-pub struct Consumer<T> {
+pub(crate) struct Consumer<T> {
     ring: Ring<T>,
     /// Next index to read; what is below is given back by [`Consumer::release`].
     next: u32,
@@ -286,14 +286,14 @@ impl<T: Entry> Consumer<T> {
     /// Entries in all.
     #[inline]
     #[must_use]
-    pub fn size(&self) -> u32 {
+    pub(crate) fn size(&self) -> u32 {
         self.ring.mask + 1
     }
 
     /// How many entries wait; looks at the other side only if fewer than `want` are known to.
     /// At most the size, whatever the other side says.
     #[inline]
-    pub fn available(&mut self, want: u32) -> u32 {
+    pub(crate) fn available(&mut self, want: u32) -> u32 {
         let known = self.producer.wrapping_sub(self.next);
         if known >= want && known <= self.size() {
             return known;
@@ -305,13 +305,13 @@ impl<T: Entry> Consumer<T> {
     /// The entry `ahead` places from the next one; meaningful below [`Consumer::available`].
     #[inline]
     #[must_use]
-    pub fn peek(&self, ahead: u32) -> T {
+    pub(crate) fn peek(&self, ahead: u32) -> T {
         T::load(self.ring.entry(self.next.wrapping_add(ahead)))
     }
 
     /// Gives `n` entries back to the other side; they must have been available.
     #[inline]
-    pub fn release(&mut self, n: u32) {
+    pub(crate) fn release(&mut self, n: u32) {
         self.next = self.next.wrapping_add(n);
         self.ring.consumer().store(self.next, Ordering::Release);
     }

@@ -71,12 +71,6 @@ impl XskRx {
         Arc::clone(&self.stats)
     }
 
-    /// The packet memory.
-    #[must_use]
-    pub fn umem(&self) -> &'static Umem {
-        self.lent.umem()
-    }
-
     /// Tops up the fill ring from `cache`; [`RxQueue::receive`] does it too. To be called once before
     /// traffic is led to the socket, so that the first packets find room.
     pub fn refill(&mut self, cache: &mut FrameCache) {

@@ -75,12 +75,6 @@ impl SocketStats {
     pub(crate) fn of(socket: &Arc<Socket>) -> Self {
         Self(Arc::downgrade(socket))
     }
-
-    /// True once both halves are closed.
-    #[must_use]
-    pub fn is_closed(&self) -> bool {
-        self.0.strong_count() == 0
-    }
 }
 
 /// The frames that the kernel still owed to a closed half of a socket. They are out of use until

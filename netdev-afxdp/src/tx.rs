@@ -145,12 +145,6 @@ impl XskTx {
         Arc::clone(&self.side.stats)
     }
 
-    /// The packet memory.
-    #[must_use]
-    pub fn umem(&self) -> &'static Umem {
-        self.side.lent.umem()
-    }
-
     /// How the last pass left the queue. [`Verdict::Unbound`] and [`Verdict::Broken`] are final: close it.
     #[must_use]
     pub fn verdict(&self) -> Verdict {

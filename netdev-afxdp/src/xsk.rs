@@ -118,18 +118,6 @@ impl UmemGroup {
         Self { umem, mode, wanted, found: wanted, members: Vec::new() }
     }
 
-    /// The packet memory.
-    #[must_use]
-    pub fn umem(&self) -> &'static Umem {
-        self.umem
-    }
-
-    /// The mode of its sockets.
-    #[must_use]
-    pub fn mode(&self) -> Mode {
-        self.mode
-    }
-
     /// Makes a socket and binds it. Traffic arrives once the XDP program's map leads to it.
     ///
     /// # Errors

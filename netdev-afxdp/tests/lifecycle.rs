@@ -11,10 +11,9 @@ use support::{
     End, Wire, assert_balanced, assert_idle, eventually, in_mode, open, options, packet, umem,
 };
 use xvs_datapath::{DropReason, Nanos, QueueId, RxQueue, TxQueue};
-use xvs_netdev_afxdp::kick::Verdict;
 use xvs_netdev_afxdp::{
     Device, Drain, Error, FrameCache, LinkState, Mode, NetdevOptions, Umem, UmemGroup, UmemGroups,
-    XdpMode, Xsk, XskConfig,
+    Verdict, XdpMode, Xsk, XskConfig,
 };
 use xvs_tests::ns::Netns;
 use xvs_tests::raw::RawSocket;

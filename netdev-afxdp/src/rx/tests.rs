@@ -175,7 +175,7 @@ proptest! {
         prop_assert_eq!(rig.balance(), (256, 256));
         // Closing finds the frames that wild addresses left with the kernel, too.
         let Rig { half, kernel, cache, .. } = rig;
-        let umem = half.umem();
+        let umem = cache.umem();
         let quarantine = half.close();
         drop(kernel);
         quarantine.reclaim().unwrap();

@@ -129,7 +129,7 @@ proptest! {
         }
         let Rig { half, cache, mut taken, drops, mut completion, .. } = rig;
         // What was taken and not seen yet is counted at the end.
-        let (umem, mut cache) = (half.umem(), cache);
+        let (umem, mut cache) = (cache.umem(), cache);
         if let Some(addr) = taken.pop() {
             prop_assert!(completion.push(addr));
             completion.submit();
