@@ -1,5 +1,7 @@
 //! NORMAL: learning, moving, ageing, flooding and the bounds of the MAC table; rules in modules.
 
+mod oracle;
+mod rules;
 mod text;
 
 use crate::{
