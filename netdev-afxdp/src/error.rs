@@ -113,6 +113,15 @@ pub enum Error {
         /// The queue.
         queue: u32,
     },
+    /// Packets of the MTU need several frames, which the kernel or the mode does not have.
+    MtuTooLarge {
+        /// The interface.
+        port: String,
+        /// Its MTU, bytes.
+        mtu: u32,
+        /// The largest that fits a frame.
+        max: u32,
+    },
     /// The driver has no zero-copy support for this queue.
     NoZeroCopy {
         /// The interface.
@@ -228,6 +237,11 @@ impl fmt::Display for Error {
                  still being released: stop whoever has it (ss --xdp -p shows it) or choose other \
                  queues; one that is being released comes free by itself"
             ),
+            Self::MtuTooLarge { port, mtu, max } => write!(
+                f,
+                "{port} has an MTU of {mtu} and only packets of one frame are possible: lower it to \
+                 {max}"
+            ),
             Self::NoZeroCopy { port, queue } => write!(
                 f,
                 "the driver of {port} has no zero-copy mode for queue {queue}: choose xdp-mode \
@@ -271,7 +285,10 @@ impl Error {
     /// True when the interface may do better in another XDP mode.
     #[must_use]
     pub fn is_about_mode(&self) -> bool {
-        matches!(self, Self::NoZeroCopy { .. } | Self::AttachRefused { .. })
+        matches!(
+            self,
+            Self::NoZeroCopy { .. } | Self::AttachRefused { .. } | Self::MtuTooLarge { .. }
+        )
     }
 }
 
@@ -297,6 +314,7 @@ impl core::error::Error for Error {
             | Self::NoSuchQueue { .. }
             | Self::TooFewQueues { .. }
             | Self::QueueBusy { .. }
+            | Self::MtuTooLarge { .. }
             | Self::NoZeroCopy { .. }
             | Self::ForeignProgram { .. }
             | Self::ForeignLink { .. } => None,

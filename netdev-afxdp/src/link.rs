@@ -60,6 +60,11 @@ pub(crate) fn max_frame_len(mtu: u32) -> u32 {
     mtu.saturating_add(ETHERNET + TAG)
 }
 
+/// The largest MTU whose frames have at most `len` bytes.
+pub(crate) fn max_mtu(len: u32) -> u32 {
+    len.saturating_sub(ETHERNET + TAG)
+}
+
 fn is_tagged(head: &[u8]) -> bool {
     matches!(head.get(12..14), Some([0x81, 0x00] | [0x88, 0xa8]))
 }

@@ -13,11 +13,14 @@ use xvs_datapath::QueueId;
 
 use crate::device::{Device, Promiscuous};
 use crate::error::{Error, Result};
-use crate::link::LinkState;
+use crate::link::{LinkState, max_mtu};
 use crate::program::{Attach, AttachMode, RedirectProgram};
 use crate::socket::{Quarantine, SocketStats};
 use crate::umem::Umem;
-use crate::xsk::{Mode, UmemGroup, Xsk, XskConfig, is_bindable};
+use crate::xsk::{InForce, Mode, UmemGroup, Xsk, XskConfig, is_bindable};
+
+#[cfg(test)]
+mod tests;
 
 /// The kind of XDP on an interface, the fastest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -291,6 +294,15 @@ impl Drain {
     }
 }
 
+/// Without several frames per packet a larger packet would be lost without a word.
+fn check_mtu(device: &Device, in_force: &InForce, room: usize) -> Result<()> {
+    let max = max_mtu(u32::try_from(room).unwrap_or(u32::MAX));
+    if in_force.multi_buffer || device.mtu <= max {
+        return Ok(());
+    }
+    Err(Error::MtuTooLarge { port: device.name.clone(), mtu: device.mtu, max })
+}
+
 /// An attempt in one mode.
 struct Opened {
     program: RedirectProgram,
@@ -334,7 +346,9 @@ impl Opened {
                 sndbuf: options.sndbuf,
                 mtu: device.mtu,
             };
-            sockets.push((queue, group.open(&config, Arc::clone(&link))?));
+            let socket = group.open(&config, Arc::clone(&link))?;
+            check_mtu(device, &socket.in_force, group.umem().rx_room())?;
+            sockets.push((queue, socket));
         }
         Ok(Self { program, sockets, link, promiscuous: device.promiscuous()? })
     }

@@ -32,7 +32,7 @@ impl AsFd for Socket {
 /// The six counters of XDP_STATISTICS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelStats {
-    /// Received packets dropped for other reasons (larger than a frame, no memory).
+    /// Received packets dropped because the fill ring was empty or they need more frames than may be.
     pub rx_dropped: u64,
     /// Fill ring addresses that the kernel found invalid.
     pub rx_invalid_descs: u64,
@@ -40,7 +40,7 @@ pub struct KernelStats {
     pub tx_invalid_descs: u64,
     /// Received packets dropped because the rx ring was full.
     pub rx_ring_full: u64,
-    /// Received packets dropped because the fill ring was empty.
+    /// Times the kernel wanted a frame and found the fill ring empty.
     pub rx_fill_ring_empty_descs: u64,
     /// Times the kernel looked for something to send and found the tx ring empty.
     pub tx_ring_empty_descs: u64,

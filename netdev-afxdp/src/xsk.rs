@@ -118,6 +118,11 @@ impl UmemGroup {
         Self { umem, mode, wanted, found: wanted, members: Vec::new() }
     }
 
+    /// The packet memory.
+    pub(crate) fn umem(&self) -> &'static Umem {
+        self.umem
+    }
+
     /// Makes a socket and binds it. Traffic arrives once the XDP program's map leads to it.
     ///
     /// # Errors

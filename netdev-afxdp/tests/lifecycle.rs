@@ -448,6 +448,27 @@ fn packets_of_queues_without_socket_pass_to_the_stack_and_are_counted() {
 }
 
 #[test]
+fn the_fastest_mode_that_works_is_taken_and_says_why_no_faster_one() {
+    let wire = Wire::slow("rate 10mbit burst 5k limit 1m");
+    let umem = umem(4096);
+    let (groups, plain) = open(&wire.far, UmemGroups::new(umem), options("e0"));
+    let plain = plain.unwrap().0;
+    assert_eq!(plain.mode(), XdpMode::Native);
+    let why = plain.stepped_down().unwrap();
+    assert!(why.contains("native is in use") && why.contains("no zero-copy"), "{why}");
+    let (groups, macvlan) = open(&wire.near, groups, options("m1"));
+    let macvlan = macvlan.unwrap().0;
+    assert_eq!(macvlan.mode(), XdpMode::Generic);
+    let why = macvlan.stepped_down().unwrap();
+    assert!(why.contains("generic is in use") && why.contains("m1 refuses"), "{why}");
+    // An explicit mode is not traded for another.
+    drop(macvlan);
+    let (_, native) = open(&wire.near, groups, in_mode("m1", XdpMode::Native));
+    let error = native.map(|_| ()).unwrap_err();
+    assert!(matches!(error, Error::AttachRefused { .. }), "{error}");
+}
+
+#[test]
 fn values_that_cannot_be_are_refused_before_the_kernel_sees_them() {
     let wire = Wire::new("");
     let memory: &'static Umem = umem(256);
