@@ -109,7 +109,7 @@ pub struct RuleRow {
 /// Which rules a command means.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleFilter {
-    /// Only in this table.
+    /// Only in this table; `None`: in all.
     pub table: Option<u8>,
     /// With this priority, if strict.
     pub priority: u16,

@@ -23,7 +23,7 @@ struct Pushed {
 pub(super) struct Tags {
     /// The packet's own outer tag is known not to be there.
     bare: bool,
-    /// Bits of it that were overwritten, and with what.
+    /// Unless it is bare: bits of it that were overwritten, and with what.
     written: u16,
     tci: u16,
     /// On top of it, the outermost last.
@@ -69,7 +69,6 @@ impl Tags {
     pub(super) fn pop(&mut self) {
         if self.pushed.pop().is_none() {
             self.bare = true;
-            (self.written, self.tci) = (0, 0);
         }
     }
 
