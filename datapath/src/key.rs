@@ -5,6 +5,8 @@
 //! words, the more significant first. Bits outside all fields are zero, and so are the words at and
 //! beyond [`FlowKey::used`]. Values are in host order: the number that a person would write.
 
+use crate::wire::TCI_PRESENT;
+
 /// 64-bit words of a key.
 pub const N_WORDS: usize = 14;
 
@@ -23,8 +25,12 @@ pub enum Format {
     Ipv6,
     /// `no`, `first` or `later`.
     Frag,
-    /// TCP flags, as number.
+    /// TCP flags, by name.
     TcpFlags,
+    /// Four hexadecimal digits.
+    EthType,
+    /// Port, by name if it has one.
+    Port,
 }
 
 /// One row of the field table.
@@ -57,17 +63,17 @@ macro_rules! fields {
 
 fields! {
     /// The port on which the packet arrived.
-    IN_PORT in_port: 0 @ 0, 32, Dec;
+    IN_PORT in_port: 0 @ 0, 32, Port;
     /// How often and why the packet came round again; 0 at first.
     RECIRC_ID recirc_id: 0 @ 32, 32, Hex;
     /// Destination Ethernet address.
     ETH_DST eth_dst: 1 @ 0, 48, Mac;
     /// Ethertype after the outer VLAN tag; 0x05ff for 802.2 frames.
-    ETH_TYPE eth_type: 1 @ 48, 16, Hex;
+    ETH_TYPE eth_type: 1 @ 48, 16, EthType;
     /// Source Ethernet address.
     ETH_SRC eth_src: 2 @ 0, 48, Mac;
     /// Outer VLAN tag control information; bit 12 (CFI) set means that there is a tag.
-    VLAN_TCI vlan_tci: 2 @ 48, 16, Hex;
+    VLAN_TCI vlan_tci: 2 @ 48, 16, EthType;
     /// IPv4 source, or the sender's protocol address in ARP.
     IPV4_SRC ipv4_src: 3 @ 0, 32, Ipv4;
     /// IPv4 destination, or the target's protocol address in ARP.
@@ -292,9 +298,14 @@ pub struct Match {
 }
 
 impl Match {
-    /// The match for packets like `key` in what `mask` has.
+    /// The match for packets like `key` in what `mask` has. One that says that there is no tag says so
+    /// with all bits of the tag, so that equal matches look equal.
     #[must_use]
-    pub fn new(key: &FlowKey, mask: FlowMask) -> Self {
+    pub fn new(key: &FlowKey, mut mask: FlowMask) -> Self {
+        let present = u128::from(TCI_PRESENT);
+        if mask.get(&Field::VLAN_TCI) & !key.get(&Field::VLAN_TCI) & present != 0 {
+            mask.add(&Field::VLAN_TCI);
+        }
         Self { key: key.masked(&mask), mask }
     }
 

@@ -27,6 +27,7 @@ mod stats;
 mod table;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod text;
 mod types;
 mod upcall;
 pub mod wire;

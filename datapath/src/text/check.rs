@@ -1,0 +1,128 @@
+//! Whether a flow makes sense, before it is inserted.
+
+use core::fmt;
+
+use super::table::{self, Need};
+use crate::wire::{ETH_QINQ, ETH_VLAN};
+use crate::{Action, Field, Match, PortNo};
+
+/// Why a flow cannot be inserted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InvalidFlow {
+    /// The match looks at a field that packets like that need not have.
+    Match {
+        /// The field.
+        field: &'static str,
+        /// What the match has to say for the field to be there.
+        needs: &'static str,
+    },
+    /// An action rewrites a field that packets like that need not have.
+    Set {
+        /// The field.
+        field: &'static str,
+        /// What the match has to say.
+        needs: &'static str,
+    },
+    /// This field cannot be rewritten.
+    ReadOnly {
+        /// The field.
+        field: &'static str,
+    },
+    /// A set without bits, or with bits beyond the field's width or its mask.
+    Value {
+        /// The field.
+        field: &'static str,
+    },
+    /// Such tags cannot be pushed.
+    TagKind {
+        /// The tag's Ethertype.
+        tpid: u16,
+    },
+    /// `pop_vlan`, and the match does not say that there is a tag.
+    NoTag,
+    /// There can be no such port.
+    Port {
+        /// The port.
+        port: PortNo,
+    },
+}
+
+impl fmt::Display for InvalidFlow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Match { field, needs } => {
+                write!(f, "matching {field} needs {needs} in the match")
+            }
+            Self::Set { field, needs } => write!(f, "setting {field} needs {needs} in the match"),
+            Self::ReadOnly { field } => write!(f, "{field} cannot be rewritten"),
+            Self::Value { field } => write!(f, "value or mask does not fit {field}"),
+            Self::TagKind { tpid } => {
+                write!(f, "push_vlan cannot make a tag {tpid:#06x} (only 0x8100 and 0x88a8)")
+            }
+            Self::NoTag => write!(f, "pop_vlan needs {} in the match", Need::Tag.text()),
+            Self::Port { port } => {
+                write!(f, "there can be no port {port} (1 to {} are allowed)", PortNo::MAX)
+            }
+        }
+    }
+}
+
+impl core::error::Error for InvalidFlow {}
+
+/// Checks that each field that `m` matches or an action rewrites is in every packet that `m` matches.
+///
+/// # Errors
+/// [`InvalidFlow`] says what does not fit.
+pub fn validate(m: &Match, actions: &[Action]) -> Result<(), InvalidFlow> {
+    for field in Field::ALL.iter().filter(|field| m.mask.get(field) != 0) {
+        let groups = table::GROUPS.iter().filter(|group| group.has(field));
+        missing(groups.map(|group| group.need), |need| need == Need::Tag || need.holds(m))
+            .map_err(|needs| InvalidFlow::Match { field: field.name, needs })?;
+    }
+    let mut tags = usize::from(Need::Tag.holds(m));
+    for action in actions {
+        match action {
+            Action::Output(port) if *port == PortNo(0) || *port > PortNo::MAX => {
+                return Err(InvalidFlow::Port { port: *port });
+            }
+            Action::Output(_) => {}
+            Action::PushVlan { tpid: ETH_VLAN | ETH_QINQ, .. } => tags += 1,
+            Action::PushVlan { tpid, .. } => return Err(InvalidFlow::TagKind { tpid: *tpid }),
+            Action::PopVlan => tags = tags.checked_sub(1).ok_or(InvalidFlow::NoTag)?,
+            Action::Set { field, value, mask } => validate_set(m, field, *value, *mask, tags)?,
+        }
+    }
+    Ok(())
+}
+
+fn validate_set(
+    m: &Match,
+    field: &'static Field,
+    value: u128,
+    mask: u128,
+    tags: usize,
+) -> Result<(), InvalidFlow> {
+    let members =
+        || table::GROUPS.iter().flat_map(|group| group.members.iter().map(move |m| (group, m)));
+    let rewriting = || members().filter(|(_, member)| member.rewritable && member.field == field);
+    let writable = rewriting().fold(0, |bits, (_, member)| bits | member.max() << member.shift);
+    let field = field.name;
+    if writable == 0 {
+        return Err(InvalidFlow::ReadOnly { field });
+    }
+    if mask == 0 || mask & !writable != 0 || value & !mask != 0 {
+        return Err(InvalidFlow::Value { field });
+    }
+    let is_there = |need: Need| if need == Need::Tag { tags > 0 } else { need.holds(m) };
+    missing(rewriting().map(|(group, _)| group.need), is_there)
+        .map_err(|needs| InvalidFlow::Set { field, needs })
+}
+
+/// An error with the first need when none of them is there.
+fn missing(
+    mut needs: impl Iterator<Item = Need>,
+    is_there: impl Fn(Need) -> bool,
+) -> Result<(), &'static str> {
+    let Some(first) = needs.next() else { return Ok(()) };
+    if is_there(first) || needs.any(is_there) { Ok(()) } else { Err(first.text()) }
+}

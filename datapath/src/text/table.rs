@@ -1,0 +1,275 @@
+//! The one table of the syntax: groups, their members, and what each needs of the match.
+
+use super::{PortNames, value};
+use crate::wire::{self, proto};
+use crate::{Field, Format, Match};
+
+/// `name(member=…,member=…)`, or `name(…)` with one member without a name.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) name: &'static str,
+    pub(super) need: Need,
+    pub(super) members: &'static [Member],
+}
+
+/// Some bits of a field as people name them.
+#[derive(Debug)]
+pub(super) struct Member {
+    /// Empty for the only member of a group.
+    pub(super) name: &'static str,
+    pub(super) field: &'static Field,
+    /// Lowest bit within the field.
+    pub(super) shift: u32,
+    /// Width; all of the field unless said otherwise.
+    pub(super) bits: u32,
+    /// The largest value that makes sense.
+    pub(super) limit: u128,
+    pub(super) format: Format,
+    /// Whether `set()` may name it.
+    pub(super) rewritable: bool,
+}
+
+/// What a match must say for a header to be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    Nothing,
+    /// A tag.
+    Tag,
+    /// One of these Ethertypes.
+    Eth(&'static [u16]),
+    /// One of these Ethertypes and this protocol.
+    Ip(&'static [u16], u8),
+    /// Neighbour solicitation or advertisement.
+    Nd,
+}
+
+const IP: &[u16] = &[wire::ETH_IPV4, wire::ETH_IPV6];
+const IPV4: &[u16] = &[wire::ETH_IPV4];
+const IPV6: &[u16] = &[wire::ETH_IPV6];
+const ARP: &[u16] = &[wire::ETH_ARP, wire::ETH_RARP];
+
+/// A member that `set()` may name.
+const fn rw(name: &'static str, field: &'static Field) -> Member {
+    Member {
+        name,
+        field,
+        shift: 0,
+        bits: field.bits,
+        limit: field.max(),
+        format: field.format,
+        rewritable: true,
+    }
+}
+
+/// A member that can only be matched.
+const fn ro(name: &'static str, field: &'static Field) -> Member {
+    Member { rewritable: false, ..rw(name, field) }
+}
+
+/// `bits` bits of the tag, at `shift`.
+const fn tag(name: &'static str, shift: u32, bits: u32, rewritable: bool) -> Member {
+    let limit = (1 << bits) - 1;
+    Member { shift, bits, limit, format: Format::Dec, rewritable, ..ro(name, &Field::VLAN_TCI) }
+}
+
+/// Values of a wider field are at most `limit`.
+const fn limit(limit: u128, member: Member) -> Member {
+    Member { limit, ..member }
+}
+
+const fn group(name: &'static str, need: Need, members: &'static [Member]) -> Group {
+    Group { name, need, members }
+}
+
+/// In the order in which they are printed; tags are printed before the Ethertype.
+pub(super) static GROUPS: &[Group] = &[
+    group("recirc_id", Need::Nothing, &[ro("", &Field::RECIRC_ID)]),
+    group(IN_PORT, Need::Nothing, &[ro("", &Field::IN_PORT)]),
+    group("eth", Need::Nothing, &[rw("src", &Field::ETH_SRC), rw("dst", &Field::ETH_DST)]),
+    group(
+        VLAN,
+        Need::Tag,
+        &[
+            tag("vid", 0, 12, true),
+            tag("pcp", 13, 3, true),
+            tag("cfi", 12, 1, false),
+            Member { format: Format::EthType, ..ro(TCI, &Field::VLAN_TCI) },
+        ],
+    ),
+    group(ETH_TYPE, Need::Nothing, &[ro("", &Field::ETH_TYPE)]),
+    group(
+        "ipv4",
+        Need::Eth(IPV4),
+        &[
+            rw("src", &Field::IPV4_SRC),
+            rw("dst", &Field::IPV4_DST),
+            ro("proto", &Field::IP_PROTO),
+            rw("tos", &Field::IP_TOS),
+            rw("ttl", &Field::IP_TTL),
+            ro("frag", &Field::IP_FRAG),
+        ],
+    ),
+    group(
+        "ipv6",
+        Need::Eth(IPV6),
+        &[
+            rw("src", &Field::IPV6_SRC),
+            rw("dst", &Field::IPV6_DST),
+            limit(0xf_ffff, rw("label", &Field::IPV6_LABEL)),
+            ro("proto", &Field::IP_PROTO),
+            rw("tclass", &Field::IP_TOS),
+            rw("hlimit", &Field::IP_TTL),
+            ro("frag", &Field::IP_FRAG),
+        ],
+    ),
+    group(
+        "arp",
+        Need::Eth(ARP),
+        &[
+            rw("sip", &Field::IPV4_SRC),
+            rw("tip", &Field::IPV4_DST),
+            rw("op", &Field::IP_PROTO),
+            rw("sha", &Field::ARP_SHA),
+            rw("tha", &Field::ARP_THA),
+        ],
+    ),
+    group("tcp", Need::Ip(IP, proto::TCP), PORTS),
+    group("tcp_flags", Need::Ip(IP, proto::TCP), &[limit(0xfff, ro("", &Field::TCP_FLAGS))]),
+    group("udp", Need::Ip(IP, proto::UDP), PORTS),
+    group("sctp", Need::Ip(IP, proto::SCTP), PORTS),
+    group("icmp", Need::Ip(IPV4, proto::ICMP), TYPE_AND_CODE),
+    group("icmpv6", Need::Ip(IPV6, proto::ICMPV6), TYPE_AND_CODE),
+    group(
+        "nd",
+        Need::Nd,
+        &[rw("target", &Field::ND_TARGET), rw("sll", &Field::ARP_SHA), rw("tll", &Field::ARP_THA)],
+    ),
+];
+
+const PORTS: &[Member] = &[rw("src", &Field::TP_SRC), rw("dst", &Field::TP_DST)];
+const TYPE_AND_CODE: &[Member] =
+    &[limit(0xff, rw("type", &Field::TP_SRC)), limit(0xff, rw("code", &Field::TP_DST))];
+
+/// The group of the port.
+pub(super) const IN_PORT: &str = "in_port";
+/// The group of the tag.
+pub(super) const VLAN: &str = "vlan";
+/// The member that is the whole tag; printed only when the others cannot say it.
+pub(super) const TCI: &str = "tci";
+/// The group of the Ethertype.
+pub(super) const ETH_TYPE: &str = "eth_type";
+
+/// Fields of Open vSwitch that we do not have; zero says no more than that, so it is accepted.
+pub(super) const ZERO_ONLY: &[&str] = &[
+    "skb_priority",
+    "skb_mark",
+    "dp_hash",
+    "ct_state",
+    "ct_zone",
+    "ct_mark",
+    "ct_label",
+    "packet_type",
+];
+
+/// Fields of Open vSwitch that are not accepted at all.
+pub(super) const UNSUPPORTED: &[&str] = &["tunnel", "mpls", "nsh", "ct_tuple4", "ct_tuple6"];
+
+/// The group with this name.
+pub(super) fn find(name: &str) -> Option<&'static Group> {
+    GROUPS.iter().find(|group| group.name == name)
+}
+
+/// The group whose member `set()` rewrites this field in packets that `m` matches; if there is none,
+/// the first that could elsewhere.
+pub(super) fn rewriting(field: &Field, m: &Match) -> Option<&'static Group> {
+    let could = |group: &&Group| {
+        group.members.iter().any(|member| member.rewritable && member.field == field)
+    };
+    let fits = GROUPS.iter().filter(could).find(|group| group.need.holds(m));
+    fits.or_else(|| GROUPS.iter().find(could))
+}
+
+impl Group {
+    /// True when a member is about this field.
+    pub(super) fn has(&self, field: &Field) -> bool {
+        self.members.iter().any(|member| member.field == field)
+    }
+
+    /// The only member, of groups whose member has no name.
+    pub(super) fn bare(&self) -> Option<&'static Member> {
+        self.members.first().filter(|member| member.name.is_empty())
+    }
+}
+
+impl Member {
+    /// The largest value.
+    pub(super) fn max(&self) -> u128 {
+        u128::MAX >> (128 - self.bits)
+    }
+
+    /// What `m` says about the member: value and mask.
+    pub(super) fn of(&self, m: &Match) -> (u128, u128) {
+        (self.part(m.key.get(self.field)), self.part(m.mask.get(self.field)))
+    }
+
+    /// Appends `name=value/mask`, after a comma if need be.
+    pub(super) fn print(&self, out: &mut String, value: u128, mask: u128, ports: &dyn PortNames) {
+        if !out.ends_with('(') {
+            out.push(',');
+        }
+        if !self.name.is_empty() {
+            out.push_str(self.name);
+            out.push('=');
+        }
+        value::print(out, self.format, (value, mask, self.max()), ports);
+    }
+
+    /// The member's part of a field's value.
+    pub(super) fn part(&self, value: u128) -> u128 {
+        value >> self.shift & self.max()
+    }
+}
+
+impl Need {
+    /// True when `m` matches only packets that have this header.
+    pub(super) fn holds(self, m: &Match) -> bool {
+        let exact = |field: &Field, values: &[u16]| {
+            let is_exact = m.mask.get(field) == field.max();
+            is_exact && values.iter().any(|&value| m.key.get(field) == value.into())
+        };
+        match self {
+            Self::Nothing => true,
+            Self::Tag => {
+                let present = u128::from(wire::TCI_PRESENT);
+                m.mask.get(&Field::VLAN_TCI) & m.key.get(&Field::VLAN_TCI) & present != 0
+            }
+            Self::Eth(types) => exact(&Field::ETH_TYPE, types),
+            Self::Ip(types, proto) => {
+                exact(&Field::ETH_TYPE, types) && exact(&Field::IP_PROTO, &[proto.into()])
+            }
+            Self::Nd => {
+                let kinds = [wire::ND_SOLICIT.into(), wire::ND_ADVERT.into()];
+                Self::Ip(IPV6, proto::ICMPV6).holds(m)
+                    && exact(&Field::TP_SRC, &kinds)
+                    && exact(&Field::TP_DST, &[0])
+            }
+        }
+    }
+
+    /// What the user has to write.
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Tag => "eth_type(0x8100),vlan()",
+            Self::Eth(IPV4) => "eth_type(0x0800)",
+            Self::Eth(IPV6) => "eth_type(0x86dd)",
+            Self::Eth(_) => "eth_type(0x0806)",
+            Self::Ip(_, proto::TCP) => "ipv4(proto=6) or ipv6(proto=6)",
+            Self::Ip(_, proto::UDP) => "ipv4(proto=17) or ipv6(proto=17)",
+            Self::Ip(_, proto::SCTP) => "ipv4(proto=132) or ipv6(proto=132)",
+            Self::Ip(_, proto::ICMP) => "ipv4(proto=1)",
+            Self::Ip(..) => "ipv6(proto=58)",
+            Self::Nd => "icmpv6(type=135,code=0) or icmpv6(type=136,code=0)",
+        }
+    }
+}
