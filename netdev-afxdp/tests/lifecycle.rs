@@ -28,7 +28,7 @@ fn bind(ns: &Netns, mut group: UmemGroup, queue: u32) -> (UmemGroup, Result<Xsk,
             port: device.name,
             ifindex: device.ifindex,
             queue: QueueId(queue),
-            n_tx_queues: Some(device.queues.tx),
+            n_tx_queues: None,
             rx_ring: 64,
             tx_ring: 64,
             tx_budget: None,
@@ -51,6 +51,8 @@ fn a_second_binder_is_told_which_queue_is_taken_and_what_to_do() {
     let (ours, theirs) = (umem(256), umem(256));
     let (group, first) = bind(&wire.near, UmemGroup::new(ours, Mode::Copy, true), 0);
     let first = first.unwrap();
+    let (group, beyond) = bind(&wire.near, group, 9);
+    assert!(matches!(beyond.unwrap_err(), Error::NoSuchQueue { queue: 9, .. }));
     // Once over the same packet memory, once over another as in another process.
     let (_, same) = bind(&wire.near, group, 0);
     let (_, other) = bind(&wire.near, UmemGroup::new(theirs, Mode::Copy, true), 0);
