@@ -191,3 +191,22 @@ fn config_check_with_and_without_a_daemon() {
         assert!(err.contains("missing.toml"), "{err}");
     }
 }
+
+const FLOW: &str = "in_port(1),eth_type(0x0806)";
+
+#[test]
+fn flows() {
+    let served = Served::start(switch());
+    assert_eq!(done(&served, &["flow", "add", FLOW, "2"]), "");
+    assert!(done(&served, &["flow", "dump"]).ends_with("actions:2\n"));
+    assert!(done(&served, &["flow", "dump", "-m", "--pmd", "0"]).contains("in_port(v1)"));
+    assert_eq!(done(&served, &["flow", "dump", "--filter", "in_port(2)"]), "");
+    assert_eq!(done_json(&served, &["flow", "dump"])["pmds"][0]["flows"][0]["actions"], "2");
+    assert_eq!(done(&served, &["flow", "del", FLOW]), "");
+    done(&served, &["flow", "add", FLOW, "2"]);
+    assert_eq!(done_json(&served, &["flow", "del", "--all"])["removed"], 1);
+    let (code, out, err) = xvsctl(served.scratch.path(), &["flow", "add", "bogus", "2"]);
+    assert_eq!((code, out.as_str()), (1, ""));
+    let why = "parsing flow key (syntax error at bogus) (Invalid argument)";
+    assert_eq!(err, format!("xvsctl: {why}\n"));
+}

@@ -13,14 +13,9 @@ pub(super) const DATAPATH: &str = "netdev@xvs-netdev";
 /// Names by which scripts written for Open vSwitch call its userspace datapath.
 const ALIASES: [&str; 2] = ["xvs-netdev", "netdev@ovs-netdev"];
 
-/// True when `text` names the datapath.
-pub(super) fn is_datapath(text: &str) -> bool {
-    text == DATAPATH || ALIASES.contains(&text)
-}
-
 /// Refuses what does not name the datapath.
 pub(super) fn datapath(text: &str) -> Result<(), CtlError> {
-    if is_datapath(text) {
+    if text == DATAPATH || ALIASES.contains(&text) {
         return Ok(());
     }
     let what = format!("opening datapath {text} failed");
@@ -71,6 +66,22 @@ impl<'a> Args<'a> {
     /// The value of an option, last given wins.
     pub(super) fn value(&self, option: &str) -> Option<&'a str> {
         self.options.iter().rev().find(|(name, _)| *name == option)?.1
+    }
+
+    /// Removes the first of the rest, which must be the datapath's name.
+    pub(super) fn take_datapath(&mut self) -> Result<(), CtlError> {
+        if let Some(first) = self.rest.first() {
+            datapath(first)?;
+            self.rest.remove(0);
+        }
+        Ok(())
+    }
+
+    /// Removes `key=value` from the rest and returns the value.
+    pub(super) fn take_assigned(&mut self, key: &str) -> Option<&'a str> {
+        let value = |arg: &'a str| arg.strip_prefix(key)?.strip_prefix('=');
+        let at = self.rest.iter().position(|arg| value(arg).is_some())?;
+        value(self.rest.remove(at))
     }
 }
 

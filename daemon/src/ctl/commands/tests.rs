@@ -1,5 +1,8 @@
 //! The exact texts of commands, as Open vSwitch's tools and their readers expect them.
 
+mod every;
+mod flows;
+
 use crate::ctl::testing::{MemorySwitch, json, switch, text};
 use crate::ctl::{FdbEntry, Level};
 

@@ -227,3 +227,17 @@ fn no_more_clients_than_places() {
     drop((last, clients, newcomers, busy));
     served.wait_clients(0);
 }
+
+const FLOW: &str = "in_port(1),eth(src=02:00:00:00:00:01,dst=02:00:00:00:00:02),eth_type(0x0800),\
+                    ipv4(frag=no)";
+
+#[test]
+fn flows_by_the_real_ovs_appctl() {
+    let served = Served::start(switch());
+    let done = |words: &[&str]| done(&served, words);
+    assert_eq!(done(&["dpctl/add-flow", FLOW, "2"]), "");
+    assert!(done(&["dpctl/dump-flows"]).contains("in_port(1),packet_type(ns=0,id=0),eth(src="));
+    assert!(done(&["dpctl/dump-flows", "-m", "filter=in_port(v1)"]).contains("in_port(v1)"));
+    assert_eq!(done(&["dpctl/del-flow", FLOW]), "");
+    assert_eq!(done(&["dpctl/dump-flows"]), "");
+}
