@@ -77,7 +77,9 @@ pub(crate) fn a_steady_flow_hits_the_table() -> Result<()> {
             stats.as_array().into_iter().flatten().map(|pmd| crate::number(pmd, name)).sum()
         };
         let hits = sum("/emc_hits") + sum("/smc_hits") + sum("/megaflow_hits");
-        check!(hits >= 10_000, "{hits} hits: {stats}");
+        // What the receive ring could not hold on a busy machine never came to the table.
+        check!(hits + sum("/upcalls") == sum("/rx_packets"), "{hits} hits: {stats}");
+        check!(hits > 1000, "{hits} hits: {stats}");
         check!(sum("/upcalls") < 100, "{} misses: {stats}", sum("/upcalls"));
         daemon.stop()
     })
