@@ -7,6 +7,7 @@ pub mod ctl;
 pub mod log;
 pub mod mainloop;
 pub mod notify;
+pub mod numa;
 pub mod pidfile;
 pub mod pmd;
 pub mod registry;

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use slog::Logger;
 use xvs_config::Topology;
 use xvs_datapath::{PortNo, Switch};
-use xvs_netdev_afxdp::{Drain, Hugepages, LinkMonitor, Umem, UmemConfig, UmemGroups};
+use xvs_netdev_afxdp::{Device, Drain, Hugepages, LinkMonitor, Umem, UmemConfig, UmemGroups};
 
 use crate::clock::Clock;
 use crate::log::LogLevel;
@@ -60,6 +60,11 @@ pub struct Switchd {
     exit: bool,
 }
 
+/// The NUMA node of the first port that has one: there the packet memory is to be.
+fn numa_node(wanted: &Topology) -> Option<u32> {
+    wanted.ports.iter().find_map(|port| Device::find(port.name.as_str()).ok()?.numa_node)
+}
+
 /// What a daemon needs to know besides its topology.
 #[derive(Debug)]
 pub struct Setup {
@@ -86,7 +91,7 @@ impl Switchd {
             frame_size: wanted.umem.frame_size,
             hugepages: if wanted.umem.hugepages { Hugepages::Prefer } else { Hugepages::Never },
             headroom: HEADROOM,
-            ..UmemConfig::default()
+            numa_node: numa_node(wanted),
         })?;
         if wanted.umem.hugepages && !umem.hugepages() {
             slog::warn!(

@@ -19,6 +19,7 @@ use xvs_netdev_afxdp::{
     Xsk, XskTx,
 };
 
+use super::threads::Thread;
 use super::usage::History;
 use super::{Error, Switchd};
 use crate::ctl::PortState;
@@ -231,7 +232,7 @@ impl Switchd {
         let n_threads = self.threads.len();
         let users = spread_tx(sockets.len(), n_threads);
         for ((id, socket), tx_threads) in sockets.into_iter().zip(users) {
-            let rx_thread = self.least_loaded(&bound.queues);
+            let rx_thread = self.least_loaded(bound);
             // Both rings were asked for.
             let (Some(rx), Some(tx)) = (socket.rx, socket.tx) else { continue };
             let queue = Queue {
@@ -263,11 +264,16 @@ impl Switchd {
         Ok(())
     }
 
-    /// The thread with the fewest receive queues, those of `opening` included.
-    fn least_loaded(&self, opening: &[Queue]) -> usize {
-        let queues = || self.ports.values().flat_map(Port::queues).chain(opening);
-        let load = |thread: &usize| queues().filter(|queue| queue.rx_thread == *thread).count();
-        (0..self.threads.len()).min_by_key(load).unwrap_or(0)
+    /// The thread with the fewest receive queues, those of the port that is `opening` included, among
+    /// those on the port's NUMA node if there are any.
+    fn least_loaded(&self, opening: &Bound) -> usize {
+        let queues = || self.ports.values().flat_map(Port::queues).chain(&opening.queues);
+        let load = |thread: usize| queues().filter(|queue| queue.rx_thread == thread).count();
+        let node = opening.netdev.device().numa_node;
+        let cost = |&(i, thread): &(usize, &Thread)| {
+            (node.is_some_and(|node| node != thread.numa), load(i))
+        };
+        self.threads.iter().enumerate().min_by_key(cost).map_or(0, |(i, _)| i)
     }
 
     fn give_tx(

@@ -139,7 +139,7 @@ impl Switchd {
             let since = |counter: &Counter, base: u64| counter.get().wrapping_sub(base);
             PmdStats {
                 core: thread.core().0,
-                numa: 0,
+                numa: thread.numa,
                 duration_ms: now.since(base.at).0 / 1_000_000,
                 iterations: since(&pmd.passes, base.passes),
                 busy_iterations: since(&pmd.busy_passes, base.busy_passes),
@@ -187,7 +187,7 @@ impl Switchd {
             let of_rxqs: u32 = rxqs(index).filter_map(|(_, queue)| usage(queue)).sum();
             PmdRxqs {
                 core: thread.core().0,
-                numa: 0,
+                numa: thread.numa,
                 isolated: false,
                 rxqs: rxqs(index)
                     .map(|(port, queue)| RxqInfo {

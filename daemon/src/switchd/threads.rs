@@ -10,12 +10,15 @@ use xvs_netdev_afxdp::FrameCache;
 
 use super::usage::History;
 use super::{Error, Switchd};
+use crate::numa::node_of;
 use crate::pmd::{Pmd, PmdConfig, PmdHandle};
 
 /// A PMD thread, with what is read of it without asking.
 #[derive(Debug)]
 pub(super) struct Thread {
     pub(super) handle: PmdHandle,
+    /// The NUMA node of its core.
+    pub(super) numa: u32,
     pub(super) datapath: Arc<DatapathStats>,
     /// What the counters were when the statistics were cleared.
     pub(super) baseline: Baseline,
@@ -104,7 +107,13 @@ impl Switchd {
                     let now = self.clock.now();
                     let baseline = Baseline { at: now, ..Baseline::default() };
                     let usage = History::start(now, 0);
-                    self.threads.push(Thread { handle, datapath: stats, baseline, usage });
+                    self.threads.push(Thread {
+                        handle,
+                        numa: node_of(core),
+                        datapath: stats,
+                        baseline,
+                        usage,
+                    });
                 }
                 Err(error) => {
                     self.stop_threads();
