@@ -7,9 +7,12 @@ use std::fs::File;
 use proptest::prelude::*;
 use xvs_datapath::Layers;
 
+use xvs_tests::ns::Netns;
+use xvs_tests::scratch::Scratch;
+
 use super::*;
-use crate::UmemConfig;
 use crate::ring::tests::pair;
+use crate::{Netdev, NetdevOptions, UmemConfig, UmemGroups};
 
 const RING: u32 = 64;
 
@@ -235,6 +238,57 @@ fn a_checksum_request_lies_before_the_packet_and_only_there() {
     assert_eq!(packet.metadata_mut()[..12], expected);
     assert_eq!(packet.metadata_mut()[12..], [0; 12]);
     rig.cache.free(packet);
+}
+
+#[test]
+fn a_real_kernel_that_refuses_a_request_for_good_is_left_alone() {
+    let scratch = Scratch::new().unwrap();
+    let ns = Netns::new(&scratch, "broken").unwrap();
+    ns.ip("link add v1 type veth peer name v2").unwrap();
+    ns.ip("link set v1 up").unwrap();
+    ns.ip("link set v2 up").unwrap();
+    let umem = Umem::create(UmemConfig { frames: 256, ..UmemConfig::default() }).unwrap();
+    let options = NetdevOptions {
+        name: "v1",
+        mode: None,
+        n_rxq: 1,
+        start_queue: 0,
+        rx_ring: 64,
+        tx_ring: 64,
+        tx_budget: None,
+        sndbuf: None,
+        force: false,
+    };
+    let opened = ns.enter(move || Ok(Netdev::open(&mut UmemGroups::new(umem), &options).unwrap()));
+    let (_netdev, mut sockets) = opened.unwrap();
+    let xsk = sockets.remove(0).1;
+    let (rx, mut half) = (xsk.rx.unwrap(), xsk.tx.unwrap());
+    let (mut cache, drops) = (FrameCache::new(umem, 0), DropCounters::default());
+
+    // What finish_checksum never makes: a checksum beyond the packet.
+    let mut packet = cache.packet(&[0; 60]).unwrap();
+    let request = [&2u64.to_ne_bytes()[..], &60u16.to_ne_bytes(), &6u16.to_ne_bytes()].concat();
+    packet.metadata_mut()[..12].copy_from_slice(&request);
+    packet.into_frames(|frame| {
+        let addr = half.side.lent.lend(frame) + u64::from(umem.rx_offset());
+        assert!(half.side.tx.push(Desc { addr, len: 60, options: Desc::METADATA }));
+    });
+    half.side.count.queued += 1;
+    let mut bin = vec![cache.packet(&[0; 60]).unwrap(), cache.packet(&[0; 60]).unwrap()];
+    half.enqueue(&mut bin, &mut cache, &drops, Nanos(0));
+
+    let stats = half.stats();
+    for pass in 0..10 {
+        half.flush(&mut cache, &drops, Nanos(pass * 1_000_000_000));
+        assert_eq!((half.verdict(), stats.kicks.get()), (Verdict::Broken, 1), "pass {pass}");
+    }
+    assert_eq!((stats.stopped.get(), stats.packets.get(), half.queued()), (1, 0, 3));
+    let left = half.close(&mut cache, &drops);
+    assert_eq!((drops.get(DropReason::TxFlushed), left.count()), (3, 3));
+    drop(rx);
+    assert_eq!(left.reclaim().unwrap(), 3);
+    drop(cache);
+    assert_eq!((umem.ledger().pool, umem.ledger().halves), (256, 0));
 }
 
 /// A ring with packets of these many descriptors, each of 10 bytes; its other end.
