@@ -9,7 +9,7 @@ use std::process::Command;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use crate::{Error, Result, scratch};
+use crate::{Error, Result, booted, scratch};
 
 /// Where `ip netns` keeps the names.
 const NETNS_DIR: &str = "/run/netns";
@@ -44,7 +44,7 @@ fn owner(name: &str) -> Option<u32> {
     name.strip_prefix("xvs-")?.split('-').next()?.parse().ok()
 }
 
-/// Deletes the namespaces and temporary directories whose name `is_mine` claims.
+/// Deletes the namespaces, temporary directories and control groups whose name `is_mine` claims.
 fn remove(is_mine: &dyn Fn(&str) -> bool) -> Vec<String> {
     let mut removed = Vec::new();
     for name in names(Path::new(NETNS_DIR)).filter(|name| is_mine(name)) {
@@ -56,6 +56,12 @@ fn remove(is_mine: &dyn Fn(&str) -> bool) -> Vec<String> {
     for name in names(&temp).filter(|name| is_mine(name)) {
         let _ = fs::remove_dir_all(temp.join(&name));
         removed.push(name);
+    }
+    if let Ok(cgroups) = booted::cgroup2() {
+        for name in names(&cgroups).filter(|name| is_mine(name)) {
+            let _ = booted::remove_tree(&cgroups.join(&name));
+            removed.push(name);
+        }
     }
     removed
 }

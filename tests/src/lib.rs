@@ -7,6 +7,7 @@
 
 mod error;
 
+pub mod booted;
 pub mod clean;
 pub mod daemon;
 pub mod frame;

@@ -14,6 +14,7 @@ mod control;
 mod flows;
 mod footprint;
 mod lifecycle;
+mod packaging;
 mod refusals;
 mod runner;
 mod traffic;
@@ -49,6 +50,7 @@ fn main() -> ExitCode {
         control::xvsctl_shows_everything_in_text_and_json,
         control::garbage_on_the_control_socket,
         control::it_tells_systemd_when_it_is_ready,
+        packaging::the_unit_runs_under_systemd,
         refusals::bad_commands_are_explained_and_change_nothing,
         refusals::more_queues_than_the_device_has,
         refusals::a_port_of_another_daemon,
