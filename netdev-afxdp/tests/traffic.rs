@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use support::{
     End, Port, Wire, assert_balanced, assert_idle, contents, in_mode, number, options, packet, umem,
 };
-use xvs_datapath::{DropReason, Nanos, RxQueue, TxQueue};
-use xvs_netdev_afxdp::{Device, FrameCache, NetdevOptions, Umem, XdpMode};
+use xvs_datapath::{DropReason, Nanos, Packet, RxQueue, TxQueue};
+use xvs_netdev_afxdp::{Device, FrameCache, NetdevOptions, Umem, UmemConfig, XdpMode};
 
 const LIMIT: Duration = Duration::from_secs(5);
 
@@ -76,6 +76,34 @@ fn packets_of_several_frames_go_through_whole() {
         }
         assert_eq!(a.enqueue([packet(8, 9015)]), 1);
         assert_eq!((a.dropped(DropReason::Mtu), a.port.tx.queued()), (1, 0));
+        a.close_all();
+        b.close_all();
+        assert_idle(umem);
+    }
+}
+
+#[test]
+fn small_frames_and_headroom_carry_the_same_packets() {
+    for headroom in [0, 64, 1000] {
+        let wire = Wire::new("mtu 3000");
+        let config =
+            UmemConfig { frames: 8192, frame_size: 2048, headroom, ..UmemConfig::default() };
+        let umem = Umem::create(config).unwrap();
+        let mut a = End::open(&wire.near, umem, in_mode("v1", XdpMode::Native));
+        let mut b = End::open(&wire.far, umem, in_mode("e0", XdpMode::Native));
+        for len in [60, 791, 793, 1500, 1793, 3014] {
+            each_way(&mut a, &mut b, 100, len);
+        }
+        // The headroom is really there, and the first frame is as full as can be.
+        a.enqueue([packet(0, 3014)]);
+        a.flush_all(LIMIT);
+        assert_eq!(b.port.rx.receive(&mut b.port.batch, &mut b.cache), 1);
+        for mut packet in b.port.batch.drain() {
+            assert_eq!(packet.head().len(), 2048 - 256 - headroom as usize);
+            packet.push(256 - 24 + headroom as usize).unwrap();
+            assert!(packet.push(1).is_err());
+            b.cache.free(packet);
+        }
         a.close_all();
         b.close_all();
         assert_idle(umem);
