@@ -17,7 +17,7 @@ use crate::link::{LinkState, max_mtu};
 use crate::program::{Attach, AttachMode, RedirectProgram};
 use crate::socket::{Quarantine, SocketStats};
 use crate::umem::Umem;
-use crate::xsk::{InForce, Mode, UmemGroup, Xsk, XskConfig, is_bindable};
+use crate::xsk::{Mode, UmemGroup, Xsk, XskConfig, is_bindable};
 
 #[cfg(test)]
 mod tests;
@@ -295,9 +295,9 @@ impl Drain {
 }
 
 /// Without several frames per packet a larger packet would be lost without a word.
-fn check_mtu(device: &Device, in_force: &InForce, room: usize) -> Result<()> {
-    let max = max_mtu(u32::try_from(room).unwrap_or(u32::MAX));
-    if in_force.multi_buffer || device.mtu <= max {
+fn check_mtu(device: &Device, group: &UmemGroup) -> Result<()> {
+    let max = max_mtu(u32::try_from(group.umem().rx_room()).unwrap_or(u32::MAX));
+    if group.multi_buffer() || device.mtu <= max {
         return Ok(());
     }
     Err(Error::MtuTooLarge { port: device.name.clone(), mtu: device.mtu, max })
@@ -323,6 +323,8 @@ impl Opened {
             let (port, queue) = (options.name.to_owned(), options.start_queue);
             return Err(Error::NoZeroCopy { port, queue });
         }
+        let group = groups.of(mode);
+        check_mtu(device, group)?;
         let program = RedirectProgram::attach(&Attach {
             ifindex: device.ifindex,
             port: options.name,
@@ -332,7 +334,6 @@ impl Opened {
             force: options.force,
         })?;
         let link = Arc::new(LinkState::new(device.carrier, device.mtu));
-        let group = groups.of(mode);
         let mut sockets = Vec::new();
         for queue in (options.start_queue..).take(options.n_rxq as usize).map(QueueId) {
             let config = XskConfig {
@@ -346,10 +347,10 @@ impl Opened {
                 sndbuf: options.sndbuf,
                 mtu: device.mtu,
             };
-            let socket = group.open(&config, Arc::clone(&link))?;
-            check_mtu(device, &socket.in_force, group.umem().rx_room())?;
-            sockets.push((queue, socket));
+            sockets.push((queue, group.open(&config, Arc::clone(&link))?));
         }
+        // The first socket of a group finds out.
+        check_mtu(device, group)?;
         Ok(Self { program, sockets, link, promiscuous: device.promiscuous()? })
     }
 

@@ -285,7 +285,8 @@ impl LinkMonitor {
         })
     }
 
-    /// Takes all events that have come; at most [`MAX_DATAGRAMS`] at once, then it stays readable.
+    /// Takes all events that have come; at most 1024 datagrams at once, then it stays
+    /// readable.
     ///
     /// # Errors
     /// When the socket fails.

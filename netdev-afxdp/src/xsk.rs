@@ -123,6 +123,11 @@ impl UmemGroup {
         self.umem
     }
 
+    /// Whether its sockets have packets of several frames, as far as is known.
+    pub(crate) fn multi_buffer(&self) -> bool {
+        self.found.multi_buffer
+    }
+
     /// Makes a socket and binds it. Traffic arrives once the XDP program's map leads to it.
     ///
     /// # Errors
