@@ -24,6 +24,10 @@ impl Pair {
         let scratch = Scratch::new().unwrap();
         let dut = Netns::new(&scratch, "dut").unwrap();
         let host = Netns::new(&scratch, "host").unwrap();
+        // Nothing is sent but what the tests send.
+        for ns in [&dut, &host] {
+            ns.run("sysctl -qw net.ipv6.conf.default.disable_ipv6=1").unwrap();
+        }
         let peer = format!("type veth peer name e0 netns {} {options}", host.name());
         dut.ip(&format!("link add v1 {options} {peer}")).unwrap();
         dut.ip("addr add 10.9.9.1/24 dev v1").unwrap();
