@@ -220,7 +220,10 @@ impl fmt::Display for Error {
             Self::MissingCapability { name, purpose } => {
                 write!(f, "{name} is missing, needed to {purpose}: run as root or grant {name}")
             }
-            Self::NoSuchInterface { port } => write!(f, "there is no interface {port}"),
+            Self::NoSuchInterface { port } => write!(
+                f,
+                "there is no interface {port}: make it, or correct the name (ip link shows all)"
+            ),
             Self::NoSuchQueue { port, queue, queues } => {
                 write!(f, "{port} has no queue {queue}")?;
                 queues.map_or(Ok(()), |n| write!(f, ", it has {n}"))?;

@@ -71,7 +71,10 @@ fn every_verb_reaches_the_daemon() {
 fn what_the_daemon_refuses() {
     let served = Served::start(switch());
     let cases: [(&[&str], &str); 3] = [
-        (&["port", "add", "v1"], "there is already a port named v1"),
+        (
+            &["port", "add", "v1"],
+            "there is already a port named v1: delete it first, or take another name",
+        ),
         (&["--json", "port", "del", "nosuch0"], "no port named nosuch0"),
         (&["config", "reload"], "lab.toml:3:1: unknown key \"framse\""),
     ];

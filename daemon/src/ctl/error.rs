@@ -102,7 +102,10 @@ impl fmt::Display for CtlError {
                 write!(f, "bad {what} \"{text}\" (want {want})")
             }
             Self::NotFound { kind, name } => write!(f, "no {kind} named {name}"),
-            Self::Exists { kind, name } => write!(f, "there is already a {kind} named {name}"),
+            Self::Exists { kind, name } => write!(
+                f,
+                "there is already a {kind} named {name}: delete it first, or take another name"
+            ),
             Self::Parse { what, detail } => {
                 write!(f, "parsing {what} ({detail}) (Invalid argument)")
             }

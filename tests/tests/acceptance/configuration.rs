@@ -34,7 +34,8 @@ fn bad_files(rig: &Rig) -> Vec<(String, &'static [&'static str])> {
         (with("\"0x1\"", "\"0x0\""), &["cpu-mask"]),
         (with("\"br0\"\ntype", "\"br7\"\ntype"), &["br7"]),
         (with("\"afxdp\"", "\"afxpd\""), &["afxpd", "afxdp"]),
-        (format!("{good}{port}"), &["v1"]),
+        (with("name = \"v1\"", "name = \"nosuch0\""), &["no interface nosuch0"]),
+        (format!("{good}{port}"), &["v1 is there twice", "xvswitch.toml:"]),
         (format!("{good}[[port]\n"), &["xvswitch.toml"]),
     ]
 }

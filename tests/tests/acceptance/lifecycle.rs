@@ -71,13 +71,16 @@ pub(crate) fn a_port_of_a_slow_link_drains_and_binds_again() -> Result<()> {
         rig.wait_forwarding(Duration::from_secs(5))?;
         let sender = Flow::bulk(SINK, 400, 4).start(&rig.c1)?;
         std::thread::sleep(Duration::from_secs(1));
+        let mut draining = 0;
         for _ in 0..3 {
             for words in [&["port", "del", "m2"][..], &["port", "add", "m2", "xdp-mode=generic"]] {
                 let start = Instant::now();
                 daemon.ctl(words)?;
                 check!(start.elapsed() < Duration::from_secs(1), "{words:?} blocked");
             }
+            draining += u32::from(daemon.port("m2")?.pointer("/state") == Some(&"draining".into()));
         }
+        check!(draining > 0, "the port was never draining: {}", daemon.port("m2")?);
         ns::join(sender)?;
         daemon.wait_bound(2, Duration::from_secs(15))?;
         rig.wait_forwarding(Duration::from_secs(5))?;

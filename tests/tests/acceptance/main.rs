@@ -55,6 +55,7 @@ fn main() -> ExitCode {
         refusals::more_queues_than_the_device_has,
         refusals::a_port_of_another_daemon,
         refusals::zero_copy_where_there_is_none,
+        refusals::native_mode_where_there_is_none,
         refusals::a_kernel_without_af_xdp_sockets,
         refusals::too_little_locked_memory_or_a_missing_capability,
         refusals::xvsctl_says_why_it_has_no_answer,

@@ -15,8 +15,9 @@ use crate::{configuration::says, runner::on};
 
 /// Commands with one mistake each, and what the message must name.
 const BAD_COMMANDS: &[(&[&str], &[&str])] = &[
-    (&["port", "add", "nosuch0"], &["nosuch0"]),
-    (&["port", "add", "v1"], &["v1", "already"]),
+    (&["port", "add", "nosuch0"], &["no interface nosuch0", "make it"]),
+    (&["port", "add", "v1"], &["already a port named v1", "delete it first"]),
+    (&["port", "add", "lo", "rx-ring=32768"], &["frames is 16384", "at least"]),
     (&["port", "add", "lo", "n-rxq=0"], &["n-rxq"]),
     (&["port", "add", "lo", "colour=red"], &["colour"]),
     (&["port", "del", "nosuch0"], &["nosuch0"]),
@@ -70,7 +71,7 @@ pub(crate) fn more_queues_than_the_device_has() -> Result<()> {
         setup.ports.truncate(1);
         let daemon = Daemon::start(rig, &setup)?;
         let text = daemon.ctl_refused(&["port", "add", "v2", "n-rxq=4"])?;
-        says(&text, &["v2", "4", "1"])?;
+        says(&text, &["v2 has 1 rx queues, too few for 4", "ethtool -L v2"])?;
         daemon.stop()
     })
 }
@@ -108,7 +109,23 @@ pub(crate) fn zero_copy_where_there_is_none() -> Result<()> {
             "no reason: {port}"
         );
         let text = daemon.ctl_refused(&["port", "add", "v2", "xdp-mode=native-with-zerocopy"])?;
-        says(&text, &["v2", "zero"])?;
+        says(&text, &["v2 has no zero-copy mode", "best-effort or native"])?;
+        daemon.stop()
+    })
+}
+
+/// Case 23, second part: macvlan has no native mode either.
+pub(crate) fn native_mode_where_there_is_none() -> Result<()> {
+    on(Rig::slow_link, |rig| {
+        let mut setup = Setup::new(rig);
+        setup.ports.truncate(1);
+        let daemon = Daemon::start(rig, &setup)?;
+        let text = daemon.ctl_refused(&["port", "add", "m2", "xdp-mode=native"])?;
+        says(&text, &["m2 refuses an XDP program in native mode", "best-effort or generic"])?;
+        daemon.ctl(&["port", "add", "m2", "xdp-mode=best-effort"])?;
+        let port = daemon.port("m2")?;
+        check!(port.pointer("/xdp_mode_in_use") == Some(&"generic".into()), "mode in use: {port}");
+        rig.wait_forwarding(Duration::from_secs(5))?;
         daemon.stop()
     })
 }
