@@ -123,14 +123,9 @@ impl Pmd {
     }
 
     /// Adds a receive queue and gives it frames to receive into.
-    ///
-    /// # Errors
-    /// When the kernel refuses to watch it; the queue is there nevertheless, to be removed with its port.
-    pub fn add_rx(&mut self, mut slot: RxSlot) -> std::io::Result<()> {
+    pub fn add_rx(&mut self, mut slot: RxSlot) {
         slot.rx.refill(&mut self.cache);
-        let watched = self.sleeper.watch(&slot.rx);
         self.rxqs.push(slot);
-        watched
     }
 
     /// Adds the transmit queue of a port and opens its output bin.
@@ -144,10 +139,9 @@ impl Pmd {
     /// transmit queue that is shared is closed by the last of its threads. Returns what the kernel still
     /// has of each half.
     pub fn remove_port(&mut self, port: PortNo) -> Vec<(QueueId, Quarantine)> {
-        let Self { rxqs, txqs, sleeper, outputs, cache, .. } = self;
+        let Self { rxqs, txqs, outputs, cache, .. } = self;
         let mut closed = Vec::new();
         for slot in rxqs.extract_if(.., |slot| slot.port == port) {
-            sleeper.unwatch(&slot.rx);
             closed.push((slot.queue, slot.rx.close()));
         }
         // Empty between passes.
@@ -248,7 +242,7 @@ impl Pmd {
             let nap = wake.map_or(Nanos(50_000), |at| at.since(now));
             std::thread::sleep(Duration::from_nanos(nap.0).min(self.config.sleep_max));
         } else {
-            self.sleeper.sleep(self.config.sleep_max);
+            self.sleeper.sleep(self.rxqs.iter().map(|slot| &slot.rx), self.config.sleep_max);
         }
         let woke = clock.now();
         self.stats.sleeps.add(1);

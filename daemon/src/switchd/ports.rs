@@ -256,9 +256,7 @@ impl Switchd {
             self.give_tx(port, (id, tx), &queue.tx_threads, bound)?;
             bound.queues.push(queue);
             if let Some(thread) = self.threads.get(rx_thread) {
-                thread.handle.call(move |pmd| pmd.add_rx(slot))?.map_err(|source| {
-                    Error::System { what: "cannot watch the socket".to_owned(), source }
-                })?;
+                thread.handle.call(move |pmd| pmd.add_rx(slot))?;
             }
         }
         Ok(())
