@@ -1,8 +1,8 @@
 //! The configuration of xvswitch: one TOML file, read, checked, compared and written as plain data.
 //!
 //! [`parse`] makes a validated [`Topology`] of a text or says everything that is wrong with it;
-//! [`diff()`] says what has to change between two topologies; the daemon applies that. The [table of
-//! settings](settings) is the only place that knows the keys: their types, limits, defaults and
+//! [`diff()`] says what has to change between two topologies; the daemon applies that. The table of
+//! settings (`settings.rs`) is the only place that knows the keys: their types, limits, defaults and
 //! documentation. The reader, the printer, the options of `xvsctl port add` and the commented example
 //! file are all made from it. Nothing here touches the system, but [`load`], which reads one file.
 

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
@@ -26,17 +27,27 @@ fn members() -> Vec<String> {
     members.iter().map(|member| member.as_str().unwrap().to_owned()).collect()
 }
 
-/// Every source file of a crate.
-fn sources(directory: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
+/// Every file below a directory, but for what builds and git put there.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
     for entry in fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
+        if path.ends_with("target") || path.ends_with(".git") {
+            continue;
+        }
         if path.is_dir() {
-            files.extend(sources(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
+            found.extend(files(&path));
+        } else {
+            found.push(path);
         }
     }
+    found
+}
+
+/// Every source file of a crate.
+fn sources(directory: &Path) -> Vec<PathBuf> {
+    let mut files = files(directory);
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
     files
 }
 
@@ -109,5 +120,42 @@ fn nothing_is_left_for_later() {
         for word in ["TODO", "FIXME", "XXX", "#[ignore", "todo!", "unimplemented!"] {
             assert!(!text.contains(word), "{}: {word}", path.display());
         }
+    }
+}
+
+#[test]
+fn nothing_refers_to_what_only_one_machine_has() {
+    let this = root().join("config/tests/workspace.rs");
+    for path in files(&root()).into_iter().filter(|path| *path != this) {
+        let Ok(text) = fs::read_to_string(&path) else { continue };
+        for word in ["../shared", "/work/", "/root/", "/home/"] {
+            assert!(!text.contains(word), "{}: {word}", path.display());
+        }
+    }
+}
+
+#[test]
+fn crates_and_source_files_are_named_alike() {
+    for member in members() {
+        let name = manifest(&root().join(&member))["package"]["name"].as_str().unwrap().to_owned();
+        assert_eq!(name, format!("xvs-{member}"));
+    }
+    for path in all_sources() {
+        let name = path.file_stem().unwrap().to_str().unwrap();
+        let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_';
+        // Programs and examples have the names that people type.
+        let typed = ["bin", "examples", "fuzz_targets"];
+        let typed =
+            path.parent().is_some_and(|parent| typed.iter().any(|dir| parent.ends_with(dir)));
+        assert!(typed || name.bytes().all(plain), "{}", path.display());
+    }
+}
+
+#[test]
+fn the_doors_can_be_run() {
+    for door in ["x", ".ci/run"] {
+        let mode = fs::metadata(root().join(door)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o111, 0o111, "{door} is not executable");
+        assert!(fs::read_to_string(root().join(door)).unwrap().starts_with("#!/bin/sh\n"));
     }
 }

@@ -1,6 +1,6 @@
 //! Flows as text, in Open vSwitch's datapath flow syntax.
 //!
-//! Parsing and printing are inverse: one table ([`table`]) says which member of which group stands for
+//! Parsing and printing are inverse: one table (`text/table.rs`) says which member of which group stands for
 //! which bits of which field, and what must match for it to be meant. A match that says nothing of an
 //! Ethertype says nothing of tags either; with one, no `vlan()` means untagged, as in Open vSwitch.
 //! Bits of a tag that this cannot express are written `vlan(tci=0x0000/0x1000)`.
