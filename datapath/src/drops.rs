@@ -48,8 +48,6 @@ drop_reasons! {
     TxFull => "tx_full",
     /// The kernel refused the packet (EBUSY: its device queue rejected it) and dropped it.
     TxBusy => "tx_busy",
-    /// The kernel took the descriptor but counted it as invalid.
-    TxInvalid => "tx_invalid",
     /// The port went away while the packet waited in its output queue.
     TxFlushed => "tx_flushed",
     /// A copy was wanted (flooding, several outputs) and no free frame was left.
@@ -58,8 +56,6 @@ drop_reasons! {
     NoHeadroom => "no_headroom",
     /// An action does not fit the packet (pop_vlan without a tag, set of an absent header).
     BadAction => "bad_action",
-    /// Translation was refused: the flow table or a bound of the slow path is full.
-    Upcall => "upcall",
 }
 
 /// One counter for each reason; one writer (the thread that drops).

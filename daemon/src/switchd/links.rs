@@ -7,7 +7,7 @@ use slog::{info, warn};
 use xvs_datapath::PortNo;
 
 use super::Switchd;
-use super::ports::State;
+use super::ports::{Port, State};
 
 impl Switchd {
     /// The descriptor to watch for [`Switchd::on_link_events`].
@@ -25,6 +25,8 @@ impl Switchd {
             self.look_at_all_links();
         }
         for event in found.events {
+            // Another MTU below that of the start only needs to be known; above it, frames and send
+            // buffer may be too small.
             let bound = self.ports.iter().find_map(|(no, port)| match &port.state {
                 State::Bound(bound) if bound.netdev.device().ifindex == event.ifindex => {
                     Some((*no, bound))
@@ -33,6 +35,9 @@ impl Switchd {
             });
             match bound {
                 Some((no, _)) if event.deleted => self.lose_device(no),
+                Some((no, bound)) if event.mtu > bound.netdev.device().mtu => {
+                    self.unbind(no, format!("its MTU was raised to {}", event.mtu));
+                }
                 Some((_, bound)) => {
                     bound.netdev.link().set_carrier(event.carrier);
                     bound.netdev.link().set_mtu(event.mtu);
@@ -49,6 +54,17 @@ impl Switchd {
         let settings = port.settings.clone();
         warn!(self.log, "port {}: its interface is gone", settings.name);
         self.unbind(no, format!("interface {} is gone", settings.name));
+    }
+
+    /// Opens ports anew whose transmit queue the kernel has stopped for good.
+    pub(super) fn restart_stopped(&mut self) {
+        let stopped = |port: &Port| port.queues().iter().any(|queue| queue.tx.stopped.get() > 0);
+        let found: Vec<_> = self.ports.iter().filter(|(_, port)| stopped(port)).collect();
+        let found: Vec<_> = found.into_iter().map(|(no, port)| (*no, port.name())).collect();
+        for (no, name) in found {
+            warn!(self.log, "port {name}: the kernel sends nothing more on its socket");
+            self.unbind(no, "the kernel stopped its socket".to_owned());
+        }
     }
 
     /// A device appeared: a port that waits for its name need not wait longer.

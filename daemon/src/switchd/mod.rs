@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use slog::Logger;
 use xvs_config::Topology;
-use xvs_datapath::{PortNo, Switch};
+use xvs_datapath::{Nanos, PortNo, Switch};
 use xvs_netdev_afxdp::{Device, Drain, Hugepages, LinkMonitor, Umem, UmemConfig, UmemGroups};
 
 use crate::clock::Clock;
@@ -52,6 +52,8 @@ pub struct Switchd {
     ports: BTreeMap<PortNo, Port>,
     /// Closed sockets whose frames the kernel may still hold.
     draining: Vec<Drain>,
+    /// When a port of this name was last closed: the kernel may release its queue late.
+    closed: BTreeMap<String, Nanos>,
     groups: UmemGroups,
     links: Option<LinkMonitor>,
     retired: Retired,
@@ -125,6 +127,7 @@ impl Switchd {
             threads: Vec::new(),
             ports: BTreeMap::new(),
             draining: Vec::new(),
+            closed: BTreeMap::new(),
             groups: UmemGroups::new(umem),
             links: Some(LinkMonitor::new()?),
             retired: Retired::default(),
@@ -163,6 +166,7 @@ impl Switchd {
         let now = self.clock.now();
         self.switch.tick(now);
         self.sample_usage(now);
+        self.restart_stopped();
         self.reclaim();
         self.retry_ports(now);
     }

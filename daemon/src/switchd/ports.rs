@@ -29,6 +29,10 @@ use crate::pmd::{RxSlot, TxHandle, TxSlot};
 const MIN_PAUSE: Nanos = Nanos::from_millis(5);
 const MAX_PAUSE: Nanos = Nanos::from_secs(1);
 
+/// How long the kernel may need to release the queue of a closed socket, at most: packets of it wait in
+/// the queue of a slow link.
+const RELEASED_WITHIN: Nanos = Nanos::from_secs(30);
+
 /// A port that is wanted.
 #[derive(Debug)]
 pub(super) struct Port {
@@ -85,6 +89,10 @@ pub(super) struct Queue {
 }
 
 impl Port {
+    pub(super) fn name(&self) -> String {
+        self.settings.name.to_string()
+    }
+
     pub(super) fn queues(&self) -> &[Queue] {
         match &self.state {
             State::Bound(bound) => &bound.queues,
@@ -185,11 +193,14 @@ impl Switchd {
         Ok(())
     }
 
-    /// True for a busy queue that will come free by itself: one of ours drains, or the daemon starts and
+    /// True for a busy queue that will come free by itself: one of ours was closed just now, or the daemon starts and
     /// its predecessor's may.
     fn may_pass(&self, name: &str, error: &xvs_netdev_afxdp::Error) -> bool {
         let busy = matches!(error, xvs_netdev_afxdp::Error::QueueBusy { .. });
-        busy && (self.generation == 0 || self.drains(name))
+        let recent = |at: &Nanos| self.clock.now().since(*at) < RELEASED_WITHIN;
+        busy && (self.generation == 0
+            || self.drains(name)
+            || self.closed.get(name).is_some_and(recent))
     }
 
     /// True while frames of a closed socket of this port are out of use.
@@ -337,6 +348,9 @@ impl Switchd {
             self.retired.tx(&queue.tx);
         }
         drops.iter().for_each(|drops| self.retired.drops(drops));
+        let now = self.clock.now();
+        self.closed.retain(|_, at| now.since(*at) < RELEASED_WITHIN);
+        self.closed.insert(settings.name.to_string(), now);
         drop(netdev);
         self.reclaim();
     }

@@ -168,6 +168,24 @@ pub(crate) fn an_interface_made_again_is_bound_again() -> Result<()> {
     })
 }
 
+/// The send buffer follows the MTU, so that a full transmit ring fits again.
+pub(crate) fn a_raised_mtu_is_followed() -> Result<()> {
+    on(Rig::pair, |rig| {
+        let daemon = Daemon::start(rig, &Setup::new(rig))?;
+        rig.wait_forwarding(Duration::from_secs(5))?;
+        let buffer = |port| Ok::<_, xvs_tests::Error>(crate::number(&port, "/sndbuf/in_force"));
+        let before = buffer(daemon.port("v1")?)?;
+        rig.dut.ip("link set v1 mtu 3000")?;
+        wait_until("the port bound with its MTU", Duration::from_secs(3), || {
+            Ok((crate::number(&daemon.port("v1")?, "/mtu") == 3000).then_some(()))
+        })?;
+        let after = buffer(daemon.port("v1")?)?;
+        check!(after > before, "a send buffer of {before} before and {after} after");
+        rig.wait_forwarding(Duration::from_secs(3))?;
+        daemon.stop()
+    })
+}
+
 /// Case 25: sockets leave the map before they close, and the end comes within a second.
 pub(crate) fn it_exits_within_a_second_under_load() -> Result<()> {
     on(Rig::pair, |rig| {

@@ -68,6 +68,7 @@ fn main() -> ExitCode {
         lifecycle::killed_under_load_it_leaves_nothing_behind,
         lifecycle::killed_on_a_slow_link_the_next_start_binds,
         lifecycle::an_interface_made_again_is_bound_again,
+        lifecycle::a_raised_mtu_is_followed,
         footprint::two_ports_take_less_than_100_mib,
     ];
     let timing = tests![Timing:
