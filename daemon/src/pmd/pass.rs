@@ -164,6 +164,13 @@ impl Pmd {
         }
     }
 
+    /// True when another thread has called since the last time.
+    #[inline]
+    #[must_use]
+    pub fn is_called(&self) -> bool {
+        self.sleeper.is_called()
+    }
+
     /// One pass over all queues. Returns how many packets were received.
     pub fn pass(&mut self, now: Nanos) -> u64 {
         self.account(now);

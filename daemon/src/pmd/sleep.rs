@@ -8,25 +8,38 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{
+    AtomicBool,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-/// Ends a sleep from another thread.
+/// A call from another thread: a flag for a thread that polls, a descriptor for one that sleeps.
+#[derive(Debug)]
+struct Call {
+    pending: AtomicBool,
+    event: OwnedFd,
+}
+
+/// Calls a thread from another one.
 #[derive(Clone, Debug)]
-pub struct Waker(Arc<OwnedFd>);
+pub struct Waker(Arc<Call>);
 
 impl Waker {
-    /// Ends the current or the next sleep.
+    /// Lets [`Sleeper::is_called`] be true, and ends the current or the next sleep. What was done
+    /// before is seen by the thread that is called.
     pub fn wake(&self) {
+        self.0.pending.store(true, Release);
         // A full counter (EAGAIN) means that a wake-up is pending already.
-        let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.0.event, &1u64.to_ne_bytes());
     }
 }
 
 /// What a thread sleeps on besides its sockets.
 #[derive(Debug)]
-pub struct Sleeper(Arc<OwnedFd>);
+pub struct Sleeper(Arc<Call>);
 
 impl Sleeper {
     /// A sleeper.
@@ -34,7 +47,15 @@ impl Sleeper {
     /// # Errors
     /// When the process has no file descriptor left.
     pub fn new() -> std::io::Result<Self> {
-        Ok(Self(Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?)))
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Self(Arc::new(Call { pending: AtomicBool::new(false), event })))
+    }
+
+    /// True once after each call (several may be taken as one). Costs a polling thread one load.
+    #[inline]
+    #[must_use]
+    pub fn is_called(&self) -> bool {
+        self.0.pending.load(Relaxed) && self.0.pending.swap(false, Acquire)
     }
 
     /// For the other threads.
@@ -49,12 +70,12 @@ impl Sleeper {
             tv_sec: i64::try_from(bound.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(bound.subsec_nanos()),
         };
-        let mut fds = vec![PollFd::new(&self.0, PollFlags::IN)];
+        let mut fds = vec![PollFd::new(&self.0.event, PollFlags::IN)];
         fds.extend(sockets.map(|socket| PollFd::new(socket, PollFlags::IN)));
         // An interrupted or failed sleep is a short one; the next pass looks at everything anyway.
         let _ = poll(&mut fds, Some(&timeout));
         if fds.first().is_some_and(|wake| wake.revents().contains(PollFlags::IN)) {
-            let _ = rustix::io::read(&self.0, &mut [0; 8]);
+            let _ = rustix::io::read(&self.0.event, &mut [0; 8]);
         }
     }
 }

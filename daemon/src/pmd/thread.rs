@@ -171,12 +171,14 @@ fn run(mut pmd: Pmd, commands: &Receiver<Command>, clock: Clock) -> Pmd {
     loop {
         let now = clock.now();
         let received = pmd.pass(now);
-        while let Ok(command) = commands.try_recv() {
-            match command {
-                Command::Run(f) => f(&mut pmd),
-                Command::Stop => return pmd,
+        if pmd.is_called() {
+            for command in commands.try_iter() {
+                match command {
+                    Command::Run(f) => f(&mut pmd),
+                    Command::Stop => return pmd,
+                }
+                pmd.stats.commands.add(1);
             }
-            pmd.stats.commands.add(1);
         }
         if received == 0 {
             pmd.rest(now, clock);
