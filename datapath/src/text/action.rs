@@ -105,8 +105,11 @@ fn set(
 ) -> Result<(), ParseError> {
     scan.expect('(', "\"(\"")?;
     let word = scan.some_word("a header")?;
-    let group = table::find(word.text).ok_or_else(|| word.error(ErrorKind::Unknown))?;
-    if !group.members.iter().any(|member| member.rewritable) {
+    let names =
+        || table::GROUPS.iter().filter(|group| group.is_rewritable()).map(|group| group.name);
+    let group =
+        table::find(word.text).ok_or_else(|| word.error(ErrorKind::OneOf(names().collect())))?;
+    if !group.is_rewritable() {
         return Err(word.error(ErrorKind::ReadOnly));
     }
     // A tag may also come from push_vlan; check::validate sees to it.

@@ -8,6 +8,8 @@ use core::fmt;
 pub enum ErrorKind {
     /// No such field or action, or not at this place.
     Unknown,
+    /// One of these is wanted here.
+    OneOf(Vec<&'static str>),
     /// Something else is wanted here.
     Want(&'static str),
     /// The number is above this.
@@ -44,6 +46,7 @@ impl fmt::Display for ParseError {
         }
         match kind {
             ErrorKind::Unknown => return Ok(()),
+            ErrorKind::OneOf(names) => write!(f, ": want {}", names.join(", "))?,
             ErrorKind::Want(what) => write!(f, ": want {what}")?,
             ErrorKind::TooLarge(max) => write!(f, ": at most {max} is allowed")?,
             ErrorKind::Twice => write!(f, ": given twice")?,

@@ -156,7 +156,8 @@ pub(super) fn named(
 ) -> Result<&'static Member, ParseError> {
     let word = scan.some_word("a member's name")?;
     let member = group.members.iter().find(|member| member.name == word.text);
-    let member = member.ok_or_else(|| word.error(ErrorKind::Unknown))?;
+    let names = || group.members.iter().map(|member| member.name).collect();
+    let member = member.ok_or_else(|| word.error(ErrorKind::OneOf(names())))?;
     if seen.contains(&member.name) {
         return Err(word.error(ErrorKind::Twice));
     }

@@ -195,6 +195,11 @@ impl Group {
         self.members.iter().any(|member| member.field == field)
     }
 
+    /// True when `set()` may name it.
+    pub(super) fn is_rewritable(&self) -> bool {
+        self.members.iter().any(|member| member.rewritable)
+    }
+
     /// The only member, of groups whose member has no name.
     pub(super) fn bare(&self) -> Option<&'static Member> {
         self.members.first().filter(|member| member.name.is_empty())
