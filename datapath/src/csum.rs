@@ -99,6 +99,28 @@ impl Network {
         if self.ipv4 { self.l3 + 12..self.l3 + 20 } else { self.l3 + 8..self.l3 + 40 }
     }
 
+    /// An IPv6 header of which only the addresses count, as what follows cannot be read.
+    #[cold]
+    fn stub(head: &[u8], l3: usize) -> Option<Self> {
+        let header: &[u8; wire::IPV6_LEN] = wire::chunk(head, l3)?;
+        let l4 = l3 + wire::IPV6_LEN;
+        let stub = Self { l3, ipv4: false, proto: header[6], l4, len: 0, frag: 0, routed: false };
+        (header[0] >> 4 == 6).then_some(stub)
+    }
+
+    /// True when a transport checksum covers the byte at `at`.
+    fn transport_covers(&self, at: usize) -> bool {
+        let pseudo = self.proto != proto::SCTP && !(self.ipv4 && self.proto == proto::ICMP);
+        let is_address = self.addresses().contains(&at) && !(self.routed && at >= self.l3 + 24);
+        pseudo && is_address || at >= self.l4
+    }
+
+    /// True when `check` is what a stack leaves that wants the hardware to finish the sum.
+    #[inline]
+    fn is_unfinished(&self, head: &[u8], check: u16) -> bool {
+        self.frag == 0 && !self.routed && self.pseudo_sum(head) == Some(check)
+    }
+
     /// The folded sum of the pseudo-header.
     #[inline]
     fn pseudo_sum(&self, head: &[u8]) -> Option<u16> {
@@ -122,13 +144,16 @@ enum Kind {
     Partial,
     /// CRC32c over `len` bytes.
     Sctp { len: usize },
+    /// There is one that cannot be kept: it is cut off, not in the first frame or behind headers that cannot be
+    /// read, or it is an SCTP CRC, which depends on how much follows, in a first fragment.
+    Lost,
 }
 
 /// The checksums of the outermost IP and transport headers of a packet, found before the first
 /// rewrite and kept right by each [`write`](Checksums::write).
 ///
 /// A wrong checksum stays exactly as wrong, an unfinished one stays unfinished, and UDP without
-/// checksum stays without.
+/// checksum stays without. What would need a checksum out of reach to change is refused.
 #[derive(Clone, Copy, Debug)]
 pub struct Checksums {
     /// The IP header; `None` for packets without, whose writes are then plain.
@@ -142,42 +167,52 @@ impl Checksums {
     /// Looks at the headers where `layers` says they are.
     #[must_use]
     pub fn of(head: &[u8], layers: Layers) -> Self {
-        let none = Self { ip: None, field: 0, kind: Kind::None };
         let l3 = usize::from(layers.l3);
-        let Some(ip) = (l3 != 0).then(|| Network::read(head, l3)).flatten() else { return none };
-        let none = Self { ip: Some(ip), ..none };
+        let plain = Self { ip: None, field: 0, kind: Kind::None };
+        if l3 == 0 {
+            return plain;
+        }
+        let Some(ip) = Network::read(head, l3) else {
+            // Either no IP at all, or IPv6 whose extension headers have no end.
+            return Network::stub(head, l3).map_or(plain, |ip| Self {
+                ip: Some(ip),
+                kind: Kind::Lost,
+                ..plain
+            });
+        };
         let (offset, kind) = match ip.proto {
-            _ if layers.l4 == 0 || ip.l4 != usize::from(layers.l4) => return none,
+            _ if ip.frag == wire::FRAG_LATER => (0, Kind::None),
             proto::TCP => (16, Kind::Full),
             proto::UDP => (6, Kind::Udp),
             proto::ICMP if ip.ipv4 => (2, Kind::Icmp),
             proto::ICMPV6 if !ip.ipv4 => (2, Kind::Full),
+            proto::SCTP if ip.frag != 0 || ip.len < 12 => (8, Kind::Lost),
             proto::SCTP => (8, Kind::Sctp { len: ip.len }),
-            _ => return none,
+            _ => (0, Kind::None),
         };
         let field = ip.l4 + offset;
-        let Some(check) = wire::be16(head, field) else { return none };
-        let sums = matches!(ip.proto, proto::TCP | proto::UDP);
-        let absent = match ip.proto {
-            proto::UDP => check == 0,
-            proto::SCTP => wire::be32(head, field) == Some(0),
-            _ => false,
-        };
-        let kind = if absent {
-            Kind::None
-        } else if sums && ip.pseudo_sum(head) == Some(check) {
-            Kind::Partial
-        } else {
-            kind
+        let kind = match wire::be16(head, field) {
+            _ if kind == Kind::None => kind,
+            Some(check) if ip.len >= offset + 2 => match ip.proto {
+                proto::UDP if check == 0 => Kind::None,
+                proto::SCTP if wire::be32(head, field) == Some(0) => Kind::None,
+                proto::TCP | proto::UDP if ip.is_unfinished(head, check) => Kind::Partial,
+                _ => kind,
+            },
+            _ => Kind::Lost,
         };
         Self { ip: Some(ip), field, kind }
     }
 
     /// Replaces the bytes at `at` (from the start of the packet) by `new` and updates the checksums
     /// that cover them. Not for fields that say how long or what a header is, nor for checksums.
-    /// Returns false and changes nothing when they are not all in the first frame.
+    /// Returns false and changes nothing when they are not all in the first frame, or when a checksum
+    /// that covers them cannot be kept.
     #[must_use]
     pub fn write(&self, head: &mut [u8], at: usize, new: &[u8]) -> bool {
+        if self.kind == Kind::Lost && self.ip.is_some_and(|ip| ip.transport_covers(at)) {
+            return false;
+        }
         let Some(place) = head.get_mut(at..at + new.len()) else { return false };
         let Some(ip) = self.ip.filter(|ip| at >= ip.l3) else {
             place.copy_from_slice(new);
@@ -199,10 +234,7 @@ impl Checksums {
             if ip.ipv4 && at < ip.l3 + wire::IPV4_LEN {
                 update(head, ip.l3 + 10, |check| !fold(u64::from(!check) + delta));
             }
-            let addresses = ip.addresses();
-            let mut covered = addresses.contains(&at);
-            covered &= !(ip.routed && at >= ip.l3 + 24);
-            if covered {
+            if ip.transport_covers(at) {
                 self.pseudo(head, delta);
             }
         }
@@ -212,7 +244,7 @@ impl Checksums {
     /// An address changed.
     fn pseudo(&self, head: &mut [u8], delta: u64) {
         match self.kind {
-            Kind::None | Kind::Icmp | Kind::Sctp { .. } => {}
+            Kind::None | Kind::Icmp | Kind::Sctp { .. } | Kind::Lost => {}
             Kind::Partial => update(head, self.field, |check| fold(u64::from(check) + delta)),
             Kind::Full | Kind::Udp => self.full(head, delta),
         }
@@ -221,7 +253,7 @@ impl Checksums {
     /// `changed`, at `at` from the transport header, changed.
     fn body(&self, head: &mut [u8], delta: u64, at: usize, changed: &[u8]) {
         match self.kind {
-            Kind::None | Kind::Partial => {}
+            Kind::None | Kind::Partial | Kind::Lost => {}
             Kind::Full | Kind::Udp | Kind::Icmp => self.full(head, delta),
             Kind::Sctp { len } => {
                 let crc = crc32c::change(changed, len.saturating_sub(at + changed.len()));

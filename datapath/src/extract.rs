@@ -224,19 +224,11 @@ impl Parsed {
     }
 }
 
-/// More options than this are not looked at.
-const MAX_ND_OPTIONS: usize = 16;
-
 /// Source and target link-layer address, 0 when absent; `None` when one is given twice.
-fn link_layer_options(bytes: &[u8], mut at: usize) -> Option<[u64; 2]> {
+fn link_layer_options(bytes: &[u8], at: usize) -> Option<[u64; 2]> {
     let mut found = [0; 2];
-    for _ in 0..MAX_ND_OPTIONS {
-        let Some(option) = be64(bytes, at) else { break };
-        let len = usize::try_from(option >> 48 & 0xff).unwrap_or(0) * 8;
-        if len == 0 || at + len > bytes.len() {
-            break;
-        }
-        let slot = match option >> 56 {
+    for (kind, len, at) in wire::nd_options(bytes, at) {
+        let slot = match kind {
             1 if len == 8 => found.first_mut(),
             2 if len == 8 => found.last_mut(),
             _ => None,
@@ -245,9 +237,8 @@ fn link_layer_options(bytes: &[u8], mut at: usize) -> Option<[u64; 2]> {
             if *slot != 0 {
                 return None;
             }
-            *slot = option & 0xffff_ffff_ffff;
+            *slot = be64(bytes, at)? & 0xffff_ffff_ffff;
         }
-        at += len;
     }
     Some(found)
 }

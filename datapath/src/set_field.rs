@@ -143,14 +143,13 @@ impl<'a> Headers<'a> {
         }
     }
 
-    /// The address in the first link-layer address option of this kind.
-    fn nd_option(&self, mut at: usize, kind: u8) -> Option<Place> {
-        loop {
-            let &[this, units] = wire::chunk(self.head, at)?;
-            if this == kind && units == 1 {
-                return bytes(at + 2, 6);
-            }
-            at += usize::from(units.max(1)) * 8;
-        }
+    /// The address in the first link-layer address option of this kind; what follows the IP packet is
+    /// padding, not options.
+    fn nd_option(&self, at: usize, kind: u8) -> Option<Place> {
+        let end = self.l3 + wire::IPV6_LEN + usize::from(be16(self.head, self.l3 + 4)?);
+        let bytes_of_ip = self.head.get(..end).unwrap_or(self.head);
+        let (_, _, at) =
+            wire::nd_options(bytes_of_ip, at).find(|&(k, len, _)| k == kind && len == 8)?;
+        bytes(at + 2, 6)
     }
 }

@@ -80,6 +80,20 @@ pub fn be32(bytes: &[u8], at: usize) -> Option<u32> {
     chunk(bytes, at).map(|b| u32::from_be_bytes(*b))
 }
 
+/// More options of neighbour discovery than this are not looked at.
+const MAX_ND_OPTIONS: usize = 16;
+
+/// The options of neighbour discovery that begin at `at`: kind, length in bytes and place of each, up
+/// to one that is cut off or has no length.
+pub fn nd_options(bytes: &[u8], at: usize) -> impl Iterator<Item = (u8, usize, usize)> + '_ {
+    let option = move |at| {
+        let &[kind, units] = chunk(bytes, at)?;
+        let len = usize::from(units) * 8;
+        (len != 0 && at + len <= bytes.len()).then_some((kind, len, at))
+    };
+    core::iter::successors(option(at), move |&(_, len, at)| option(at + len)).take(MAX_ND_OPTIONS)
+}
+
 /// Where IPv6 extension headers end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extensions {

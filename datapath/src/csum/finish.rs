@@ -131,13 +131,18 @@ fn find(head: &[u8], layers: Layers) -> Option<Gap> {
 #[inline]
 fn sum_gap(head: &[u8], ip: &Network, offset: usize) -> Option<Gap> {
     let check = wire::be16(head, ip.l4 + offset)?;
-    let unfinished = !ip.routed && ip.len >= offset + 2 && ip.pseudo_sum(head) == Some(check);
+    let unfinished = ip.len >= offset + 2 && ip.is_unfinished(head, check);
     unfinished.then_some(Gap { start: ip.l4, offset, len: ip.len, what: ip.proto })
 }
 
 fn crc_gap(head: &[u8], ip: &Network) -> Option<Gap> {
     let crc = wire::be32(head, ip.l4 + 8)?;
-    (crc == 0).then_some(Gap { start: ip.l4, offset: 8, len: ip.len, what: ip.proto })
+    (crc == 0 && ip.len >= 12).then_some(Gap {
+        start: ip.l4,
+        offset: 8,
+        len: ip.len,
+        what: ip.proto,
+    })
 }
 
 /// Where the IP header inside a tunnel begins.

@@ -117,6 +117,9 @@ fn fragments_and_an_sctp_crc_of_zero() {
     assert_eq!(partial(packet.head(), packet.layers()), None);
     let packet = parsed(&sctp.build(), usize::MAX);
     assert_eq!(unfinished(packet.head(), packet.layers()), None);
+    let short = eth().ipv4(v4(1), v4(2)).raw(&[1; 8], 0, proto::SCTP).build();
+    let mut packet = parsed(&[short, vec![0; 18]].concat(), usize::MAX);
+    assert!(!complete_in_software(&mut packet), "zeros after the IP packet are no CRC");
 }
 
 #[test]

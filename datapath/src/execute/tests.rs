@@ -7,6 +7,8 @@ use super::*;
 use crate::testing::{Csum, HEADROOM, MemPacket, MemPool, PacketBuilder};
 use crate::{Field, MacAddr, PortNo, extract};
 
+mod hostile;
+
 const A4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const B4: Ipv4Addr = Ipv4Addr::new(192, 168, 7, 9);
 const C4: Ipv4Addr = Ipv4Addr::new(1, 2, 3, 4);
@@ -22,8 +24,13 @@ struct Outcome {
 
 /// Parses the bytes and runs the actions; every packet must be accounted for.
 fn run_on(bytes: &[u8], actions: &[Action], frames: usize) -> Outcome {
+    run_on_frames(&[bytes], actions, frames)
+}
+
+/// The same for a packet in several frames.
+fn run_on_frames(bytes: &[&[u8]], actions: &[Action], frames: usize) -> Outcome {
     let pool = MemPool::default();
-    let mut packet = pool.packet(bytes).unwrap();
+    let mut packet = pool.packet_of(bytes).unwrap();
     extract(&mut packet, PortNo(1)).unwrap();
     pool.set_limit(frames);
     let stats = DatapathStats::default();
@@ -52,8 +59,13 @@ fn run_on(bytes: &[u8], actions: &[Action], frames: usize) -> Outcome {
 
 /// What the actions make of the packet.
 fn becomes(bytes: &[u8], actions: &[Action]) -> Result<Vec<u8>, DropReason> {
+    becomes_in_frames(&[bytes], actions)
+}
+
+/// The same for a packet in several frames.
+fn becomes_in_frames(bytes: &[&[u8]], actions: &[Action]) -> Result<Vec<u8>, DropReason> {
     let actions: Vec<_> = actions.iter().cloned().chain([Action::Output(PortNo(2))]).collect();
-    let mut outcome = run_on(bytes, &actions, usize::MAX);
+    let mut outcome = run_on_frames(bytes, &actions, usize::MAX);
     outcome.out.pop().map(|(_, bytes)| bytes).ok_or_else(|| {
         outcome.stats.drops.iter().find(|&(_, n)| n > 0).map(|(reason, _)| reason).unwrap()
     })
