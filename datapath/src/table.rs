@@ -1,7 +1,7 @@
 //! The flow table of one thread: the flows, how they are found, and the seam for executors.
 
 use crate::classifier::Classifier;
-use crate::hash::HashIndex;
+use crate::hash::{HashIndex, hash_words, short};
 use crate::slab::{FlowRef, Slab};
 use crate::{Action, Flow, FlowKey, FlowStats, Origin, Ufid};
 
@@ -53,6 +53,7 @@ pub(crate) struct FlowTable {
     flows: Slab,
     by_ufid: HashIndex,
     lookup: Lookup,
+    seed: u64,
 }
 
 impl FlowTable {
@@ -62,6 +63,7 @@ impl FlowTable {
             flows: Slab::default(),
             by_ufid: HashIndex::default(),
             lookup: Lookup { manual: Classifier::new(seed), bridge: Classifier::new(seed) },
+            seed,
         }
     }
 
@@ -115,15 +117,22 @@ impl FlowTable {
         self.flows.get_mut(index)
     }
 
+    /// The hash of an identifier. It starts from the seed: identifiers themselves do not, so a sender of
+    /// packets can choose flows whose identifiers agree in many bits.
+    #[allow(clippy::cast_possible_truncation, reason = "takes both halves")]
+    fn hash(&self, ufid: Ufid) -> u32 {
+        short(hash_words(self.seed, &[(ufid.0 >> 64) as u64, ufid.0 as u64]))
+    }
+
     /// Where the flow with this identifier is.
     pub(crate) fn find(&self, ufid: Ufid) -> Option<u32> {
         let is_it = |index| self.flows.get(index).is_some_and(|flow| flow.ufid == ufid);
-        self.by_ufid.find(ufid.hash(), is_it)
+        self.by_ufid.find(self.hash(ufid), is_it)
     }
 
     /// Adds a flow; the caller has made sure that there is none with its identifier.
     pub(crate) fn insert(&mut self, flow: Flow) -> FlowRef {
-        let hash = flow.ufid.hash();
+        let hash = self.hash(flow.ufid);
         let index = self.flows.insert(flow);
         self.by_ufid.insert(hash, index);
         if let Some(flow) = self.flows.get(index) {
@@ -146,7 +155,7 @@ impl FlowTable {
     pub(crate) fn remove(&mut self, index: u32) -> Option<Flow> {
         let counted = self.lookup.withdraw(self.flows.get(index)?, index);
         let mut flow = self.flows.remove(index)?;
-        self.by_ufid.remove(flow.ufid.hash(), index);
+        self.by_ufid.remove(self.hash(flow.ufid), index);
         flow.stats.merge(&counted);
         Some(flow)
     }
