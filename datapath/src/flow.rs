@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use crate::hash::{hash_words, short};
+use crate::hash::hash_words;
 use crate::{Action, Field, FlowKey, Match, Nanos};
 
 /// Identifies a flow by what it matches: the same on every thread, in every executor, after a restart.
@@ -17,12 +17,6 @@ impl Ufid {
         let half =
             |seed| u128::from(hash_words(hash_words(seed, rule.mask.words()), rule.key.words()));
         Self(half(0x243f_6a88_85a3_08d3) << 64 | half(0x1319_8a2e_0370_7344))
-    }
-
-    /// The 32 bits by which an index knows it.
-    #[allow(clippy::cast_possible_truncation, reason = "takes some of the bits")]
-    pub(crate) const fn hash(self) -> u32 {
-        short(self.0 as u64)
     }
 }
 
@@ -112,7 +106,8 @@ pub struct Flow {
     pub created: Nanos,
     /// [`Upcall::version`](crate::Upcall::version) of the decision.
     pub(crate) version: u64,
-    /// How many packets and bytes the bridge has been told of.
+    /// Up to which packets and bytes of `stats` the bridge has been told; below zero (modulo 2^64)
+    /// when `stats` started again before.
     pub(crate) pushed: (u64, u64),
 }
 
@@ -142,13 +137,15 @@ impl Flow {
     pub(crate) const fn take_unpushed(&mut self) -> (u64, u64) {
         let (packets, bytes) = self.pushed;
         self.pushed = (self.stats.packets, self.stats.bytes);
-        (self.stats.packets.saturating_sub(packets), self.stats.bytes.saturating_sub(bytes))
+        (self.stats.packets.wrapping_sub(packets), self.stats.bytes.wrapping_sub(bytes))
     }
 
-    /// Starts the statistics again.
+    /// Starts the statistics again; what the bridge has not been told of is told later.
     pub(crate) fn clear_stats(&mut self) {
+        let (packets, bytes) = self.pushed;
+        self.pushed =
+            (packets.wrapping_sub(self.stats.packets), bytes.wrapping_sub(self.stats.bytes));
         self.stats = FlowStats::default();
-        self.pushed = (0, 0);
     }
 
     /// A copy to show.

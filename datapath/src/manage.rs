@@ -43,14 +43,16 @@ impl DumpCursor {
 
 impl Datapath {
     /// Adds a manual flow. It goes before all flows of the bridge, in place of one with the same
-    /// match; where manual flows overlap, which of them is used is not specified.
+    /// match, of whose last packets the bridge is told; where manual flows overlap, which of them is
+    /// used is not specified.
     ///
     /// # Errors
     /// [`FlowError::Exists`], [`FlowError::Full`].
-    pub fn add(
+    pub fn add<U: Upcall + ?Sized>(
         &mut self,
         rule: Match,
         actions: Box<[Action]>,
+        upcall: &U,
         now: Nanos,
     ) -> Result<Ufid, FlowError> {
         let flow = Flow::new(Match::new(&rule.key, rule.mask), actions, Origin::Manual, now);
@@ -59,7 +61,7 @@ impl Datapath {
             if self.table.get(index).is_some_and(|flow| flow.origin == Origin::Manual) {
                 return Err(FlowError::Exists(ufid));
             }
-            self.table.remove(index);
+            self.retire(index, upcall, now);
         }
         if self.table.len() >= self.config.flow_limit {
             return Err(FlowError::Full(self.config.flow_limit));
@@ -158,11 +160,11 @@ mod tests {
         let packets = vec![udp(2, 9); 3];
         assert_eq!(bench.run(&upcall, &packets, 0)[2].len(), 3);
         let rule = Match::default().with(&Field::TP_DST, 9);
-        let ufid = bench.datapath.add(rule, output(3).into(), bench.now).unwrap();
+        let ufid = bench.datapath.add(rule, output(3).into(), &upcall, bench.now).unwrap();
         assert_eq!(ufid, Ufid::of(&rule));
         assert_eq!(bench.run(&upcall, &packets, 0)[3].len(), 3, "also where the cache had a flow");
         assert_eq!(
-            bench.datapath.add(rule, Box::default(), bench.now),
+            bench.datapath.add(rule, Box::default(), &upcall, bench.now),
             Err(FlowError::Exists(ufid))
         );
         let gone = bench.datapath.del(ufid, &upcall, bench.now).unwrap();
@@ -178,8 +180,9 @@ mod tests {
         let mut bench = Bench::new(config());
         bench.run(&upcall, &[udp(2, 9)], 0);
         let (flows, _) = bench.datapath.dump(DumpCursor::default(), 10);
-        bench.datapath.add(flows[0].rule, output(3).into(), bench.now).unwrap();
+        bench.datapath.add(flows[0].rule, output(3).into(), &upcall, bench.now).unwrap();
         assert_eq!(bench.datapath.stats().flows.get(), 1);
+        assert_eq!(upcall.credited.get(), (1, 60), "the bridge hears of the last packets");
         assert_eq!(bench.run(&upcall, &[udp(2, 9)], 0)[3].len(), 1);
     }
 
@@ -187,7 +190,7 @@ mod tests {
     fn modify_replaces_actions_and_clears_on_request() {
         let upcall = RuleTable::default();
         let mut bench = Bench::new(config());
-        let ufid = bench.datapath.add(to_ip(2), output(2).into(), bench.now).unwrap();
+        let ufid = bench.datapath.add(to_ip(2), output(2).into(), &upcall, bench.now).unwrap();
         bench.run(&upcall, &[udp(2, 9)], 0);
         bench.datapath.modify(ufid, output(3).into(), false).unwrap();
         assert_eq!(bench.run(&upcall, &[udp(2, 9)], 0)[3].len(), 1);
@@ -202,13 +205,34 @@ mod tests {
     }
 
     #[test]
+    fn cleared_statistics_are_not_lost_to_the_bridge() {
+        let upcall = RuleTable::new(&[(to_ip(2), output(2))]);
+        let mut bench = Bench::new(config());
+        bench.run(&upcall, &[udp(2, 9), udp(2, 9)], 0);
+        let (flows, _) = bench.datapath.dump(DumpCursor::default(), 10);
+        let ufid = flows[0].ufid;
+        bench.datapath.modify(ufid, output(2).into(), true).unwrap();
+        assert_eq!(bench.datapath.get(ufid).unwrap().stats.packets, 0);
+        bench.run(&upcall, &[udp(2, 9)], 0);
+        bench.settle(&upcall, 9);
+        assert_eq!(upcall.credited.get(), (3, 180));
+        bench.datapath.modify(ufid, output(2).into(), true).unwrap();
+        bench.run(&upcall, &[udp(2, 9)], 0);
+        let gone = bench.datapath.del(ufid, &upcall, bench.now).unwrap();
+        assert_eq!((gone.stats.packets, upcall.credited.get()), (1, (4, 240)));
+    }
+
+    #[test]
     fn dump_and_flush_go_in_slices() {
         let rules: Vec<_> = (0..100).map(|i| (to_ip(i), output(2))).collect();
         let upcall = RuleTable::new(&rules);
         let mut bench = Bench::new(config());
         let packets: Vec<_> = (0..100).map(|i| udp(i, 9)).collect();
         bench.run(&upcall, &packets, 0);
-        bench.datapath.add(to_ip(200), vec![Action::Output(PortNo(1))].into(), bench.now).unwrap();
+        bench
+            .datapath
+            .add(to_ip(200), vec![Action::Output(PortNo(1))].into(), &upcall, bench.now)
+            .unwrap();
         let (mut ufids, mut cursor) = (Vec::new(), Some(DumpCursor::default()));
         while let Some(from) = cursor {
             let (flows, next) = bench.datapath.dump(from, 7);

@@ -153,7 +153,11 @@ impl Datapath {
             let n_bytes = packet.len() as u64;
             tally.bytes += n_bytes;
             let (found, flags) = match extract(packet, in_port) {
-                Ok(key) => (self.find(&key, env.upcall, env.now, &mut tally), tcp_flags(&key)),
+                Ok(key) => {
+                    let found = self.find(&key, &mut tally);
+                    let miss = || self.miss(&key, n_bytes, env.upcall, env.now);
+                    (found.unwrap_or_else(miss), tcp_flags(&key))
+                }
                 Err(_) => (Found::Malformed, 0),
             };
             match self.runs.last_mut() {
@@ -174,34 +178,36 @@ impl Datapath {
     }
 
     #[inline]
-    fn find<U: Upcall + ?Sized>(
-        &mut self,
-        key: &FlowKey,
-        upcall: &U,
-        now: Nanos,
-        tally: &mut Tally,
-    ) -> Found {
+    fn find(&mut self, key: &FlowKey, tally: &mut Tally) -> Option<Found> {
         let hash = short(hash_words(self.seed, key.significant()));
         if let Some(flow) = self.emc.lookup(hash, key)
             && self.table.is_live(flow)
         {
             tally.emc_hits += 1;
-            return Found::Flow(flow.index);
+            return Some(Found::Flow(flow.index));
         }
         let (found, visited) = self.table.lookup(key);
         tally.visited += visited;
-        let Some(flow) = found else { return self.miss(key, upcall, now) };
+        let flow = found?;
         tally.megaflow_hits += 1;
         self.emc.offer(hash, key, flow, |flow| self.table.is_live(flow));
-        Found::Flow(flow.index)
+        Some(Found::Flow(flow.index))
     }
 
     /// Translates a packet, and installs the flow if there is room.
     #[inline(never)]
-    fn miss<U: Upcall + ?Sized>(&mut self, key: &FlowKey, upcall: &U, now: Nanos) -> Found {
+    fn miss<U: Upcall + ?Sized>(
+        &mut self,
+        key: &FlowKey,
+        n_bytes: u64,
+        upcall: &U,
+        now: Nanos,
+    ) -> Found {
         self.stats.misses.add(1);
         let version = upcall.version();
-        let translation = upcall.translate(key, Purpose::Packet, now);
+        let room = self.table.len() < self.config.flow_limit;
+        let purpose = if room { Purpose::Packet } else { Purpose::Uncached { n_bytes } };
+        let translation = upcall.translate(key, purpose, now);
         let mut flow = Flow::new(
             Match::new(key, translation.mask),
             translation.actions.into(),
@@ -209,7 +215,7 @@ impl Datapath {
             now,
         );
         // A flow of the same identifier that did not match is a collision of hashes.
-        if self.table.len() < self.config.flow_limit && self.table.find(flow.ufid).is_none() {
+        if room && self.table.find(flow.ufid).is_none() {
             flow.version = version;
             let flow = self.table.insert(flow);
             self.count_flows();

@@ -5,7 +5,7 @@
 //! round does not begin at the front again: the circle is prolonged until every flow was checked
 //! since the change.
 
-use crate::{Datapath, Flow, Nanos, Origin, Purpose, Upcall};
+use crate::{Datapath, Flow, Match, Nanos, Origin, Purpose, Upcall};
 
 /// Where the circle is.
 #[derive(Debug, Default)]
@@ -91,7 +91,7 @@ impl Datapath {
         if expired {
             self.table.remove(index);
             self.stats.flows_expired.add(1);
-        } else if !fresh.keep || fresh.mask != flow.rule.mask {
+        } else if !fresh.keep || Match::new(&flow.rule.key, fresh.mask) != flow.rule {
             self.table.remove(index);
             self.stats.flows_corrected.add(1);
         } else {
@@ -198,6 +198,19 @@ mod tests {
     }
 
     #[test]
+    fn a_flow_that_says_more_of_tags_than_was_looked_at_stays() {
+        let tagged = Match::default().with_masked(&crate::Field::VLAN_TCI, 0x1000, 0x1000);
+        let rules = [(tagged, output(3)), (to_ip(0), output(2))];
+        let upcall = RuleTable::new(&rules);
+        let mut bench = Bench::new(config());
+        bench.run(&upcall, &[udp(0, 9)], 0);
+        upcall.set(&rules);
+        bench.settle(&upcall, 1);
+        let stats = bench.datapath.stats();
+        assert_eq!((stats.flows.get(), stats.flows_corrected.get()), (1, 0));
+    }
+
+    #[test]
     fn a_change_during_a_round_prolongs_it() {
         let (mut bench, upcall) = with_flows(10);
         let to = |port| (0..10).map(|i| (to_ip(i), output(port))).collect::<Vec<_>>();
@@ -214,7 +227,7 @@ mod tests {
     #[test]
     fn manual_flows_stay_as_they_are() {
         let (mut bench, upcall) = with_flows(1);
-        let ufid = bench.datapath.add(to_ip(0), output(4).into(), bench.now).unwrap();
+        let ufid = bench.datapath.add(to_ip(0), output(4).into(), &upcall, bench.now).unwrap();
         upcall.set(&[]);
         bench.now.0 += Nanos::from_secs(100).0;
         bench.settle(&upcall, 10);

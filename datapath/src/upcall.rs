@@ -10,7 +10,7 @@ pub struct Translation {
     /// What to do; empty drops.
     pub actions: Vec<Action>,
     /// False when such packets must not be served from the cache: a flow that is checked is removed,
-    /// so that the next packet comes up and is learned from. Always true for [`Purpose::Packet`].
+    /// so that the next packet comes up and is learned from. Always true where a packet waits.
     pub keep: bool,
 }
 
@@ -20,6 +20,11 @@ pub enum Purpose {
     /// A packet waits: learn from it. It is counted like all others, by a later
     /// [`Revalidate`](Self::Revalidate).
     Packet,
+    /// A packet waits and there is no room for a flow that would count it: learn from it and credit it.
+    Uncached {
+        /// Its bytes.
+        n_bytes: u64,
+    },
     /// A cached flow is checked. `n_packets` hit it since the last check: credit them, and refresh
     /// what they prove to be alive. A flow with packets is checked at least once a second, whatever
     /// its version, and once more before it goes.

@@ -142,8 +142,10 @@ impl Control for Switchd {
 
     fn add_flow(&mut self, flow: &FlowSpec) -> Result<(), CtlError> {
         let (rule, actions, now) = (flow.rule, flow.actions.clone(), self.clock.now());
-        let add =
-            move |pmd: &mut crate::pmd::Pmd| pmd.datapath.add(rule, actions.clone().into(), now);
+        let add = move |pmd: &mut crate::pmd::Pmd| {
+            let switch = pmd.switch();
+            pmd.datapath.add(rule, actions.clone().into(), &*switch, now)
+        };
         let results = self.on_threads(flow.pmd, add)?;
         // Threads learn of manual flows together, so they agree; if not, the first refusal is told.
         results.into_iter().try_for_each(|result| result.map(|_| ())).map_err(flow_error)
@@ -157,7 +159,8 @@ impl Control for Switchd {
             clear,
         ) {
             Err(FlowError::Missing(_)) if create => {
-                pmd.datapath.add(rule, actions.clone().into(), now).map(|_| ())
+                let switch = pmd.switch();
+                pmd.datapath.add(rule, actions.clone().into(), &*switch, now).map(|_| ())
             }
             result => result,
         };

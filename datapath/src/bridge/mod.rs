@@ -317,7 +317,7 @@ impl Upcall for Switch {
         let topology = self.snapshot();
         let counts = &self.counts;
         match purpose {
-            Purpose::Packet => counts.misses.fetch_add(1, Relaxed),
+            Purpose::Packet | Purpose::Uncached { .. } => counts.misses.fetch_add(1, Relaxed),
             Purpose::Revalidate { .. } => counts.checks.fetch_add(1, Relaxed),
         };
         let Some(bridge) = topology.bridge_of(translate::in_port(key)) else {

@@ -139,6 +139,7 @@ impl<'a> Context<'a> {
         let Some(rule) = rule else { return };
         match self.purpose {
             Purpose::Packet => rule.credit(0, 0, self.now),
+            Purpose::Uncached { n_bytes } => rule.credit(1, n_bytes, self.now),
             Purpose::Revalidate { n_packets: 0, .. } => {}
             Purpose::Revalidate { n_packets, n_bytes } => {
                 rule.credit(n_packets, n_bytes, self.now);
@@ -222,7 +223,7 @@ impl<'a> Context<'a> {
     fn learn_and_find(&mut self, src: (VlanId, MacAddr), dst: (VlanId, MacAddr)) -> Option<PortNo> {
         let mut fdb = self.bridge.fdb();
         match self.purpose {
-            Purpose::Packet => {
+            Purpose::Packet | Purpose::Uncached { .. } => {
                 if fdb.learn(src, self.in_port, self.now) == Change::Flows {
                     self.change = Change::Flows;
                 }

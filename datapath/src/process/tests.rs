@@ -7,7 +7,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::testing::{MemPacket, MemPool, PacketBuilder};
-use crate::{DumpCursor, Field, FlowError, FlowMask, MacAddr, Translation};
+use crate::{DumpCursor, Field, FlowError, FlowMask, MacAddr, Translation, Ufid};
+
+mod changes;
 
 /// Rules, first match wins; looks at what the rules up to and including the match look at.
 #[derive(Debug, Default)]
@@ -39,11 +41,16 @@ impl Upcall for RuleTable {
     fn translate(&self, key: &FlowKey, purpose: Purpose, _now: Nanos) -> Translation {
         self.asked.set(self.asked.get() + 1);
         let mut keep = true;
-        if let Purpose::Revalidate { n_packets, n_bytes } = purpose {
-            let (packets, bytes) = self.credited.get();
-            self.credited.set((packets + n_packets, bytes + n_bytes));
-            keep = !self.keep_none.get();
-        }
+        let (n_packets, n_bytes) = match purpose {
+            Purpose::Packet => (0, 0),
+            Purpose::Uncached { n_bytes } => (1, n_bytes),
+            Purpose::Revalidate { n_packets, n_bytes } => {
+                keep = !self.keep_none.get();
+                (n_packets, n_bytes)
+            }
+        };
+        let (packets, bytes) = self.credited.get();
+        self.credited.set((packets + n_packets, bytes + n_bytes));
         let mut mask = FlowMask::default();
         for field in [&Field::IN_PORT, &Field::RECIRC_ID, &Field::ETH_TYPE] {
             mask.add(field);
@@ -215,7 +222,8 @@ fn beyond_the_flow_limit_packets_are_forwarded_without_flows() {
     }
     let stats = bench.datapath.stats();
     assert_eq!((stats.flows.get(), stats.uninstalled.get()), (10, 80));
-    let refused = bench.datapath.add(to_ip(200), Box::default(), bench.now);
+    assert_eq!(upcall.credited.get(), (80, 80 * 60), "no flow counts them, so it was told at once");
+    let refused = bench.datapath.add(to_ip(200), Box::default(), &upcall, bench.now);
     assert_eq!(refused, Err(FlowError::Full(10)));
 }
 

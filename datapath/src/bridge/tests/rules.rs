@@ -5,7 +5,9 @@ use core::net::Ipv4Addr;
 use super::{BR, checked, frame, mac, ports, secs, send, switch, tagged};
 use crate::process::tests::{Bench, config, udp};
 use crate::testing::PacketBuilder;
-use crate::{Action, BridgeError, Field, FlowKey, Nanos, PortNo, Purpose, Switch, Upcall};
+use crate::{
+    Action, BridgeError, DatapathConfig, Field, FlowKey, Nanos, PortNo, Purpose, Switch, Upcall,
+};
 
 fn with(rules: &[&str]) -> Switch {
     let switch = switch();
@@ -398,4 +400,9 @@ fn statistics_survive_flows() {
     assert_eq!(dump(&switch)[0].1, 30, "it is no packet of this rule");
     assert_eq!(ports(&switch.translate(&packet(1), checked(0), bench.now)), [2]);
     assert_eq!(dump(&switch)[0].1, 30, "a check without packets counts nothing");
+    bench.datapath.configure(DatapathConfig { flow_limit: 0, ..config() });
+    bench.run(&switch, &vec![udp(2, 10); 5], 0);
+    assert_eq!(bench.datapath.stats().uninstalled.get(), 5);
+    let rows = switch.rules(BR, "", bench.now).unwrap();
+    assert!(rows.iter().all(|row| (row.n_packets, row.n_bytes) == (35, 35 * n_bytes)), "no flow");
 }
