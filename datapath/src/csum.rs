@@ -12,7 +12,7 @@
 mod crc32c;
 mod finish;
 
-pub use finish::{CsumRequest, Unfinished, complete_in_software, partial, unfinished};
+pub use finish::{CsumRequest, Unfinished, complete_in_software, unfinished};
 
 use crate::Layers;
 use crate::wire::{self, proto};
@@ -67,11 +67,7 @@ impl Network {
                 let header: &[u8; wire::IPV4_LEN] = ip.first_chunk()?;
                 let ihl = usize::from(header[0] & 15) * 4;
                 let len = usize::from(u16::from_be_bytes([header[2], header[3]]));
-                let frag = match u16::from_be_bytes([header[6], header[7]]) & 0x3fff {
-                    0 => 0,
-                    0x2000 => wire::FRAG_FIRST,
-                    _ => wire::FRAG_LATER,
-                };
+                let frag = wire::ipv4_frag([header[6], header[7]]);
                 let (l4, len) = (l3 + ihl, len.checked_sub(ihl)?);
                 (ihl >= wire::IPV4_LEN).then_some(())?;
                 Some(Self { l3, ipv4: true, proto: header[9], l4, len, frag, routed: false })

@@ -111,11 +111,7 @@ impl Parsed {
         if !(sane && l3 + len <= total && l4 <= head.len()) {
             return None;
         }
-        let frag = match u16::from_be_bytes([ip[6], ip[7]]) & 0x3fff {
-            0 => 0,
-            0x2000 => wire::FRAG_FIRST,
-            _ => wire::FRAG_LATER,
-        };
+        let frag = wire::ipv4_frag([ip[6], ip[7]]);
         self.layers.l3 = offset(l3);
         self.words[3] = be64(ip, 12)?.rotate_left(32);
         self.ip(ip[9], ip[1], ip[8], frag);

@@ -104,7 +104,9 @@ impl<'a> Headers<'a> {
     fn protocol(&self) -> Option<(u8, bool)> {
         let ip = self.head.get(self.l3..)?;
         match self.eth_type {
-            wire::ETH_IPV4 => Some((*ip.get(9)?, be16(ip, 6)? & 0x1fff != 0)),
+            wire::ETH_IPV4 => {
+                Some((*ip.get(9)?, wire::ipv4_frag(*wire::chunk(ip, 6)?) == wire::FRAG_LATER))
+            }
             wire::ETH_IPV6 => {
                 let end = wire::extensions(ip, wire::IPV6_LEN, *ip.get(6)?)?;
                 Some((end.proto, end.frag == wire::FRAG_LATER))

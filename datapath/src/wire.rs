@@ -59,6 +59,17 @@ pub const FRAG_FIRST: u8 = 1;
 /// The value for later fragments.
 pub const FRAG_LATER: u8 = 3;
 
+/// What flags and offset of an IPv4 header say: 0, [`FRAG_FIRST`] or [`FRAG_LATER`].
+#[inline]
+#[must_use]
+pub const fn ipv4_frag(flags_and_offset: [u8; 2]) -> u8 {
+    match u16::from_be_bytes(flags_and_offset) & 0x3fff {
+        0 => 0,
+        0x2000 => FRAG_FIRST,
+        _ => FRAG_LATER,
+    }
+}
+
 /// The `N` bytes at `at`.
 #[inline]
 #[must_use]

@@ -34,16 +34,6 @@ struct Gap {
 /// Headers of tunnels inside each other that are looked through.
 const MAX_NESTING: usize = 4;
 
-/// The request for the checksum that the packet's stack left to the hardware, if it did.
-#[inline]
-#[must_use]
-pub fn partial(head: &[u8], layers: Layers) -> Option<CsumRequest> {
-    match unfinished(head, layers)? {
-        Unfinished::Sum(request) => Some(request),
-        Unfinished::Crc => None,
-    }
-}
-
 /// Which checksum of the packet is unfinished, if one is. `head` is the packet's first frame.
 #[inline]
 #[must_use]

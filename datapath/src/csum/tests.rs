@@ -54,9 +54,9 @@ fn unfinished_sums_are_found_in_every_stack() {
             let build = transport.payload_len(33);
             let of = |csum| {
                 let packet = parsed(&build.clone().csum(csum).build(), usize::MAX);
-                partial(packet.head(), packet.layers())
+                unfinished(packet.head(), packet.layers())
             };
-            let request = Some(CsumRequest { start: at, offset });
+            let request = Some(Unfinished::Sum(CsumRequest { start: at, offset }));
             assert_eq!(of(Csum::Partial), request, "{build:?}");
             assert_eq!(of(Csum::Full), None);
             assert_eq!(of(Csum::Bad), None);
@@ -103,7 +103,7 @@ fn a_vxlan_packet_whose_outer_sum_is_unfinished_asks_for_that_one() {
     bytes[40..42].copy_from_slice(&sum.to_be_bytes());
     let packet = parsed(&bytes, usize::MAX);
     let request = CsumRequest { start: 34, offset: 6 };
-    assert_eq!(partial(packet.head(), packet.layers()), Some(request));
+    assert_eq!(unfinished(packet.head(), packet.layers()), Some(Unfinished::Sum(request)));
 }
 
 #[test]
@@ -114,7 +114,6 @@ fn fragments_and_an_sctp_crc_of_zero() {
     let sctp = eth().ipv6(v6(1), v6(2), 0).sctp(1, 2).payload_len(20);
     let packet = parsed(&sctp.clone().csum(Csum::Partial).build(), usize::MAX);
     assert_eq!(unfinished(packet.head(), packet.layers()), Some(Unfinished::Crc));
-    assert_eq!(partial(packet.head(), packet.layers()), None);
     let packet = parsed(&sctp.build(), usize::MAX);
     assert_eq!(unfinished(packet.head(), packet.layers()), None);
     let short = eth().ipv4(v4(1), v4(2)).raw(&[1; 8], 0, proto::SCTP).build();
@@ -230,7 +229,7 @@ proptest! {
         (l3, l4, at) in (0..200u16, 0..200u16, 0..200usize),
     ) {
         let layers = Layers { l3, l4 };
-        if let Some(request) = partial(&bytes, layers) {
+        if let Some(Unfinished::Sum(request)) = unfinished(&bytes, layers) {
             prop_assert!(usize::from(request.start + request.offset) + 2 <= bytes.len());
         }
         let mut packet = MemPacket::new(&bytes);
@@ -255,7 +254,7 @@ proptest! {
         let packet = parsed(&bytes, usize::MAX);
         let cut = &bytes[..=cut.index(bytes.len())];
         for bytes in [&bytes, cut] {
-            if let Some(request) = partial(bytes, packet.layers()) {
+            if let Some(Unfinished::Sum(request)) = unfinished(bytes, packet.layers()) {
                 prop_assert!(usize::from(request.start + request.offset) + 2 <= bytes.len());
             }
         }
