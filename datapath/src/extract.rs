@@ -21,8 +21,8 @@ use crate::wire::{self, ETH_LEN, IPV4_LEN, IPV6_LEN, TAG_LEN, proto};
 use crate::{DropReason, FlowKey, Layers, N_WORDS, Packet, PortNo};
 
 /// A key under construction. The words are those of the field table in `key`.
-struct Parsed {
-    words: [u64; N_WORDS],
+struct Parsed<'a> {
+    words: &'a mut [u64; N_WORDS],
     /// No word at or beyond it is set.
     used: usize,
     layers: Layers,
@@ -34,14 +34,35 @@ struct Parsed {
 /// [`DropReason::Malformed`] when the first frame has fewer than 14 bytes.
 #[inline]
 pub fn extract<P: Packet>(packet: &mut P, in_port: PortNo) -> Result<FlowKey, DropReason> {
-    let parsed = parse(packet.head(), packet.len(), in_port).ok_or(DropReason::Malformed)?;
-    packet.set_layers(parsed.layers);
-    Ok(FlowKey::from_used(parsed.words, parsed.used))
+    let mut key = FlowKey::default();
+    extract_into(&mut key, packet, in_port)?;
+    Ok(key)
 }
 
-/// `head` is the first frame of a packet of `total` bytes.
+/// The same without copying the key.
 #[inline]
-fn parse(head: &[u8], total: usize, in_port: PortNo) -> Option<Parsed> {
+pub(crate) fn extract_into<P: Packet>(
+    key: &mut FlowKey,
+    packet: &mut P,
+    in_port: PortNo,
+) -> Result<(), DropReason> {
+    let (head, total) = (packet.head(), packet.len());
+    let layers = key.fill(|words| {
+        let parsed = parse(words, head, total, in_port)?;
+        Some((parsed.used, parsed.layers))
+    });
+    packet.set_layers(layers.ok_or(DropReason::Malformed)?);
+    Ok(())
+}
+
+/// `head` is the first frame of a packet of `total` bytes; `words` are zero.
+#[inline]
+fn parse<'a>(
+    words: &'a mut [u64; N_WORDS],
+    head: &[u8],
+    total: usize,
+    in_port: PortNo,
+) -> Option<Parsed<'a>> {
     let eth: &[u8; ETH_LEN] = head.first_chunk()?;
     let dst = be64(eth, 0)? >> 16;
     let src_type = be64(eth, 6)?;
@@ -57,7 +78,6 @@ fn parse(head: &[u8], total: usize, in_port: PortNo) -> Option<Parsed> {
     if eth_type < wire::ETH_MIN {
         (eth_type, l3) = snap(head, l3);
     }
-    let mut words = [0; N_WORDS];
     words[0] = u64::from(in_port.0);
     words[1] = dst | u64::from(eth_type) << 48;
     words[2] = src_type >> 16 | u64::from(tci) << 48;
@@ -99,7 +119,7 @@ fn offset(at: usize) -> u16 {
     u16::try_from(at).unwrap_or(0)
 }
 
-impl Parsed {
+impl Parsed<'_> {
     /// `None` here and in the other steps: parsing stops.
     #[inline]
     fn ipv4(&mut self, head: &[u8], total: usize, l3: usize) -> Option<()> {

@@ -162,18 +162,31 @@ impl FlowKey {
     /// From raw words; `used` is worked out.
     #[must_use]
     pub fn from_words(words: [u64; N_WORDS]) -> Self {
-        Self::from_used(words, N_WORDS)
+        let mut key = Self::default();
+        // The closure always sets them.
+        let _ = key.fill(|own| {
+            *own = words;
+            Some((N_WORDS, ()))
+        });
+        key
     }
 
-    /// From raw words of which none at or beyond `bound` is set.
+    /// Makes it anew in its place: `f` sets words, which are zero, and returns a bound at and beyond
+    /// which it has set none, and something to hand on.
     #[inline]
-    pub(crate) fn from_used(words: [u64; N_WORDS], bound: usize) -> Self {
-        let mut used = bound;
-        while used > 3 && words.get(used - 1).is_none_or(|&word| word == 0) {
+    pub(crate) fn fill<R>(
+        &mut self,
+        f: impl FnOnce(&mut [u64; N_WORDS]) -> Option<(usize, R)>,
+    ) -> Option<R> {
+        self.words = [0; N_WORDS];
+        let (mut used, result) = f(&mut self.words)?;
+        while used > 3 && self.words.get(used - 1).is_none_or(|&word| word == 0) {
             used -= 1;
         }
         #[allow(clippy::cast_possible_truncation, reason = "at most N_WORDS")]
-        Self { words, used: used as u8 }
+        let used = used as u8;
+        self.used = used;
+        Some(result)
     }
 
     /// All words; those from [`used`](Self::used) on are zero.
@@ -195,6 +208,13 @@ impl FlowKey {
     #[must_use]
     pub fn significant(&self) -> &[u64] {
         self.words.get(..self.used()).unwrap_or(&self.words)
+    }
+
+    /// Equality, fast for short keys.
+    #[inline]
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        let words = || self.significant().iter().zip(&other.words);
+        self.used == other.used && words().fold(0, |acc, (a, b)| acc | (a ^ b)) == 0
     }
 
     /// A field's value.
