@@ -4,7 +4,7 @@
 //! machinery leads back from what was reached to what was running.
 
 use slog::{error, info};
-use xvs_config::{Bridge, Change, Topology, diff};
+use xvs_config::{Bridge, Change, Port, Topology, diff};
 
 use super::{Error, Switchd, bridges};
 
@@ -68,13 +68,15 @@ impl Switchd {
         Ok(())
     }
 
-    /// Applies changes in their order, then the rules, which may name ports.
+    /// Applies changes in their order, then the rules, which may name ports, and opens the new ports
+    /// last: none forwards before the rules that govern it.
     fn apply_all(&mut self, changes: &[Change]) -> Result<(), Error> {
         for change in changes {
             self.apply(change)?;
             adopt(&mut self.running, change);
         }
-        changes.iter().filter_map(new_rules).try_for_each(|bridge| self.set_rules(bridge))
+        changes.iter().filter_map(new_rules).try_for_each(|bridge| self.set_rules(bridge))?;
+        changes.iter().filter_map(new_port).try_for_each(|port| self.open_port(port))
     }
 
     fn apply(&mut self, change: &Change) -> Result<(), Error> {
@@ -91,10 +93,10 @@ impl Switchd {
             Change::SetDatapath(datapath) => self.set_datapath(datapath),
             Change::SetPmd { pmd, keys } => self.set_pmd(pmd, keys.contains(&"cpu-mask")),
             Change::DelPort(name) => self.close_port(name.as_str()),
-            Change::AddPort(port) => self.open_port(port.clone()),
+            Change::AddPort(port) => self.add_port(port.clone()),
             Change::ModifyPort { port, recreate: true, .. } => {
                 self.close_port(port.name.as_str())?;
-                self.open_port(port.clone())
+                self.add_port(port.clone())
             }
             Change::ModifyPort { port, .. } => self.modify_port(port),
             Change::AddBridge(bridge) => self.add_bridge(bridge),
@@ -106,16 +108,19 @@ impl Switchd {
     /// Leads back to `before` as far as possible. A step that fails here is logged and left out: a port
     /// that cannot be opened again waits and is retried.
     fn go_back(&mut self, before: &Topology) {
-        // The failed step itself may be half done (closed and not opened again), which the
-        // difference of topologies cannot show: put right the ports first.
-        self.drop_unwanted_ports();
-        for change in diff(&self.running, before) {
-            if let Err(error) = self.apply(&change) {
+        let changes = diff(&self.running, before);
+        for change in &changes {
+            if let Err(error) = self.apply(change) {
                 error!(self.log, "cannot go back: {change}: {error}");
             }
         }
+        for bridge in changes.iter().filter_map(new_rules) {
+            if let Err(error) = self.set_rules(bridge) {
+                error!(self.log, "cannot go back: {error}");
+            }
+        }
         self.running = before.clone();
-        self.reopen_missing_ports();
+        self.retry_ports(self.clock.now());
     }
 }
 
@@ -126,6 +131,15 @@ fn new_rules(change: &Change) -> Option<&Bridge> {
     }
     let Change::ModifyBridge { bridge, keys } = change else { return None };
     keys.contains(&"rules").then_some(bridge)
+}
+
+/// The port that a change leaves to be opened.
+fn new_port(change: &Change) -> Option<&Port> {
+    if let Change::AddPort(port) = change {
+        return Some(port);
+    }
+    let Change::ModifyPort { port, recreate: true, .. } = change else { return None };
+    Some(port)
 }
 
 /// Does to a topology what was just done to the switch.

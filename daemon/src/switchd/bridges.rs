@@ -48,10 +48,13 @@ fn refused(bridge: &Settings, error: BridgeError) -> Error {
 }
 
 impl Switchd {
-    /// Adds a bridge, as yet without rules.
+    /// Adds a bridge. One that is to have rules drops everything until it has them.
     pub(super) fn add_bridge(&mut self, bridge: &Settings) -> Result<(), Error> {
         let name = bridge.name.as_str();
         self.switch.add_bridge(name)?;
+        if !bridge.rules.is_empty() {
+            self.switch.add_rules(name, &["actions=drop"], self.clock.now())?;
+        }
         Ok(self.switch.set_fdb(name, fdb_config(bridge))?)
     }
 

@@ -134,7 +134,7 @@ impl Switchd {
             control_changed: None,
             exit: false,
         };
-        switchd.start_threads(&wanted.pmd)?;
+        switchd.threads = switchd.start_threads(&wanted.pmd)?;
         switchd.become_topology(wanted.clone())?;
         Ok(switchd)
     }
@@ -147,7 +147,8 @@ impl Switchd {
                 slog::error!(self.log, "cannot close {name}: {error}");
             }
         }
-        self.stop_threads();
+        let threads = std::mem::take(&mut self.threads);
+        self.stop_threads(threads);
     }
 
     /// Mode and group of the control socket, when they have changed since the last call.

@@ -167,29 +167,34 @@ impl Switchd {
         Ok(())
     }
 
-    /// Opens a port, or lets it wait for a queue that is still bound by a socket of ours.
-    pub(super) fn open_port(&mut self, settings: Settings) -> Result<(), Error> {
-        let (no, name) = (settings.number(), settings.name.to_string());
-        self.switch.add_port(no, &name, settings.bridge.as_str())?;
-        let state = match self.bind(&settings) {
-            Ok(bound) => State::Bound(bound),
-            Err(Error::Netdev(error)) if self.may_pass(&name, &error) => {
-                warn!(self.log, "port {name} waits: {error}");
-                let state = PortState::Draining;
-                let retry_at = self.clock.now();
-                State::Waiting(Waiting {
-                    state,
-                    reason: error.to_string(),
-                    retry_at,
-                    pause: MIN_PAUSE,
-                })
-            }
-            Err(error) => {
-                self.switch.del_port(no)?;
-                return Err(error);
-            }
-        };
+    /// Adds a port to its bridge; it waits until it is opened.
+    pub(super) fn add_port(&mut self, settings: Settings) -> Result<(), Error> {
+        let no = settings.number();
+        self.switch.add_port(no, settings.name.as_str(), settings.bridge.as_str())?;
+        let state = self.waiting(PortState::Waiting, "it is not open yet".to_owned());
         self.ports.insert(no, Port { settings, state });
+        Ok(())
+    }
+
+    /// A port that is to be tried at once.
+    fn waiting(&self, state: PortState, reason: String) -> State {
+        State::Waiting(Waiting { state, reason, retry_at: self.clock.now(), pause: MIN_PAUSE })
+    }
+
+    /// Opens a port that was added, or lets it wait for a queue that is still bound by a socket of ours.
+    pub(super) fn open_port(&mut self, settings: &Settings) -> Result<(), Error> {
+        let name = settings.name.as_str();
+        let state = match self.bind(settings) {
+            Ok(bound) => State::Bound(bound),
+            Err(Error::Netdev(error)) if self.may_pass(name, &error) => {
+                warn!(self.log, "port {name} waits: {error}");
+                self.waiting(PortState::Draining, error.to_string())
+            }
+            Err(error) => return Err(error),
+        };
+        if let Some(port) = self.ports.get_mut(&settings.number()) {
+            port.state = state;
+        }
         Ok(())
     }
 
@@ -357,9 +362,7 @@ impl Switchd {
 
     /// Closes a port's sockets and lets the port wait until it can be opened again.
     pub(super) fn unbind(&mut self, no: PortNo, reason: String) {
-        let retry_at = self.clock.now();
-        let state = PortState::Waiting;
-        let waiting = State::Waiting(Waiting { state, reason, retry_at, pause: MIN_PAUSE });
+        let waiting = self.waiting(PortState::Waiting, reason);
         let Some(port) = self.ports.get_mut(&no) else { return };
         let settings = port.settings.clone();
         if let State::Bound(bound) = std::mem::replace(&mut port.state, waiting) {
@@ -424,52 +427,6 @@ impl Switchd {
         let draining = (!self.draining.is_empty()).then_some(Nanos::from_millis(20));
         let retries = self.ports.values().filter_map(retry);
         retries.chain(draining).min().unwrap_or(Nanos::from_secs(1)).min(Nanos::from_secs(1))
-    }
-
-    /// After a failed change: closes what the running topology does not have.
-    pub(super) fn drop_unwanted_ports(&mut self) {
-        let unwanted = |port: &Port| {
-            let running = self.running.port(port.settings.name.as_str());
-            running.is_none_or(|running| running.number() != port.settings.number())
-        };
-        let names: Vec<_> = self.ports.values().filter(|port| unwanted(port)).collect();
-        let names: Vec<_> = names.iter().map(|port| port.settings.name.to_string()).collect();
-        for name in names {
-            if let Err(error) = self.close_port(&name) {
-                warn!(self.log, "port {name} cannot be closed: {error}");
-            }
-        }
-    }
-
-    /// After a failed change: opens what the running topology has; what cannot be opened waits.
-    pub(super) fn reopen_missing_ports(&mut self) {
-        let missing: Vec<_> = self
-            .running
-            .ports
-            .iter()
-            .filter(|port| !self.ports.contains_key(&port.number()))
-            .cloned()
-            .collect();
-        for settings in missing {
-            let name = settings.name.clone();
-            if let Err(error) = self.open_port(settings.clone()) {
-                warn!(self.log, "port {name} waits: {error}");
-                let waiting = Waiting {
-                    state: PortState::Waiting,
-                    reason: error.to_string(),
-                    retry_at: self.clock.now(),
-                    pause: MIN_PAUSE,
-                };
-                // Its membership of the bridge is what failed, or was taken back; try again.
-                let _ = self.switch.add_port(
-                    settings.number(),
-                    name.as_str(),
-                    settings.bridge.as_str(),
-                );
-                self.ports
-                    .insert(settings.number(), Port { settings, state: State::Waiting(waiting) });
-            }
-        }
     }
 }
 

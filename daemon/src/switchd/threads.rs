@@ -91,52 +91,52 @@ fn seed() -> u64 {
 }
 
 impl Switchd {
-    /// Starts a thread on each core of the mask.
-    pub(super) fn start_threads(&mut self, pmd: &PmdSettings) -> Result<(), Error> {
+    /// Starts a thread on each core of the mask: all or none.
+    pub(super) fn start_threads(&mut self, pmd: &PmdSettings) -> Result<Vec<Thread>, Error> {
+        let mut threads = Vec::new();
         for core in pmd.cpu_mask.cores() {
-            let datapath = Datapath::new(datapath_config(pmd, &self.running.datapath), seed());
-            let stats = Arc::clone(datapath.stats());
-            let cache = FrameCache::new(self.umem, FrameCache::DEFAULT_LIMIT);
-            let switch = Arc::clone(&self.switch);
-            let config = pmd_config(pmd);
-            let started = PmdHandle::start(core, self.clock, |sleeper| {
-                Pmd::new(config, datapath, cache, switch, sleeper)
-            });
-            match started {
-                Ok(handle) => {
-                    let now = self.clock.now();
-                    let baseline = Baseline { at: now, ..Baseline::default() };
-                    let usage = History::start(now, 0);
-                    self.threads.push(Thread {
-                        handle,
-                        numa: node_of(core),
-                        datapath: stats,
-                        baseline,
-                        usage,
-                    });
-                }
+            match self.start_thread(core, pmd) {
+                Ok(thread) => threads.push(thread),
                 Err(error) => {
-                    self.stop_threads();
-                    return Err(error.into());
+                    self.stop_threads(threads);
+                    return Err(error);
                 }
             }
         }
-        Ok(())
+        Ok(threads)
     }
 
-    /// Stops all threads; their ports are closed before.
-    pub(super) fn stop_threads(&mut self) {
-        for mut thread in self.threads.drain(..) {
-            let core = thread.core();
+    fn start_thread(&self, core: CoreId, pmd: &PmdSettings) -> Result<Thread, Error> {
+        let datapath = Datapath::new(datapath_config(pmd, &self.running.datapath), seed());
+        let stats = Arc::clone(datapath.stats());
+        let cache = FrameCache::new(self.umem, FrameCache::DEFAULT_LIMIT);
+        let switch = Arc::clone(&self.switch);
+        let config = pmd_config(pmd);
+        let handle = PmdHandle::start(core, self.clock, |sleeper| {
+            Pmd::new(config, datapath, cache, switch, sleeper)
+        })?;
+        let now = self.clock.now();
+        Ok(Thread {
+            handle,
+            numa: node_of(core),
+            datapath: stats,
+            baseline: Baseline { at: now, ..Baseline::default() },
+            usage: History::start(now, 0),
+        })
+    }
+
+    /// Stops threads that have no ports any more.
+    pub(super) fn stop_threads(&mut self, threads: Vec<Thread>) {
+        for mut thread in threads {
             if thread.handle.stop().is_none() {
-                error!(self.log, "{} does not stop", crate::pmd::thread_name(core));
+                error!(self.log, "{} does not stop", crate::pmd::thread_name(thread.core()));
             }
             self.retired.thread(&thread.datapath);
         }
     }
 
-    /// Changes the threads: their settings between two passes, or, for another set of cores, by closing all
-    /// ports, starting the new threads and opening the ports again.
+    /// Changes the threads: their settings between two passes, or, for another set of cores, by handing
+    /// all ports to new threads. Those are there first, so that a refusal disturbs nothing.
     pub(super) fn set_pmd(&mut self, pmd: &PmdSettings, other_cores: bool) -> Result<(), Error> {
         if !other_cores {
             let (config, datapath) =
@@ -146,21 +146,14 @@ impl Switchd {
                 pmd.datapath.configure(datapath);
             });
         }
-        let ports = self.running.ports.clone();
-        for port in &ports {
-            self.close_port(port.name.as_str())?;
-        }
-        self.stop_threads();
-        let started = self.start_threads(pmd);
-        if started.is_err() {
-            let before = self.running.pmd.clone();
-            self.start_threads(&before)?;
-        }
-        for port in ports {
-            self.open_port(port)?;
-        }
+        let threads = self.start_threads(pmd)?;
+        let ports: Vec<_> = self.ports.keys().copied().collect();
+        ports.into_iter().for_each(|no| self.unbind(no, "it moves to other threads".to_owned()));
+        let before = std::mem::replace(&mut self.threads, threads);
+        self.stop_threads(before);
+        self.retry_ports(self.clock.now());
         info!(self.log, "threads run on cores {}", pmd.cpu_mask);
-        started
+        Ok(())
     }
 
     /// Changes the limits of the flow tables.

@@ -10,6 +10,7 @@ use xvs_tests::{
     daemon::{Daemon, Setup},
     ping::Ping,
     rig::{C2, PortSpec, Rig},
+    udp::{Flow, Receiver},
     wait_until,
 };
 
@@ -128,6 +129,100 @@ pub(crate) fn what_it_shows_it_accepts() -> Result<()> {
         daemon.ctl(&["config", "reload"])?;
         let again = daemon.ctl_text(&["config", "show"])?;
         check!(again == shown, "config show of its own output differs: {shown}\n{again}");
+        daemon.stop()
+    })
+}
+
+/// Threads move to other cores also while a port waits for its interface, which comes back later.
+pub(crate) fn threads_move_while_a_port_waits() -> Result<()> {
+    on(Rig::pair, |rig| {
+        let setup =
+            |mask| Setup::new(rig).pmd(&format!("cpu-mask = \"{mask}\"\nsleep-max-us = 200"));
+        let mut daemon = Daemon::start(rig, &setup("0x1"))?;
+        rig.wait_forwarding(Duration::from_secs(5))?;
+        rig.dut.ip("link del v1")?;
+        wait_until("the port waiting", Duration::from_secs(3), || {
+            Ok((daemon.port("v1")?.pointer("/state") != Some(&"bound".into())).then_some(()))
+        })?;
+        for (mask, threads) in [("0x3", 2), ("0x1", 1)] {
+            daemon.rewrite(&setup(mask).toml())?;
+            daemon.ctl(&["config", "reload"])?;
+            let pmds = daemon.ctl(&["status"])?.pointer("/pmds").cloned().unwrap_or_default();
+            check!(pmds.as_array().map(Vec::len) == Some(threads), "{mask}: {pmds}");
+        }
+        rig.wire(1, "")?;
+        daemon.wait_bound(2, Duration::from_secs(10))?;
+        rig.wait_forwarding(Duration::from_secs(3))?;
+        daemon.stop()
+    })
+}
+
+/// A core that does not exist is refused before any port is touched, with all that came with it.
+pub(crate) fn a_core_that_does_not_exist_changes_nothing() -> Result<()> {
+    on(Rig::pair, |rig| {
+        let daemon = Daemon::start(rig, &Setup::new(rig))?;
+        rig.wait_forwarding(Duration::from_secs(5))?;
+        let (shown, ports) = (daemon.ctl_text(&["config", "show"])?, programs(&daemon)?);
+        let ping = Ping::new(&rig.c1, C2).interval_s(0.01).start(&rig.scratch)?;
+        let bad = Setup::new(rig).pmd("cpu-mask = \"0x8000000000000001\"\nsleep-max-us = 100");
+        daemon.rewrite(&format!("{}[datapath]\nflow-limit = 77\n", bad.toml()))?;
+        says(&daemon.ctl_refused(&["config", "reload"])?, &["pmd-c63", "cpu-mask"])?;
+        std::thread::sleep(Duration::from_millis(600));
+        let pings = ping.stop()?;
+        check!(pings.sent > 20 && pings.lost() <= 1, "{} pings lost", pings.lost());
+        check!(programs(&daemon)? == ports, "ports were opened again");
+        let after = daemon.ctl_text(&["config", "show"])?;
+        check!(after == shown, "config show changed: {after}");
+        daemon.stop()
+    })
+}
+
+/// A bridge whose rules drop everything forwards nothing, from its first moment on.
+pub(crate) fn no_packet_passes_before_the_rules() -> Result<()> {
+    on(Rig::pair, |rig| {
+        rig.c1.ip("neigh replace 10.1.1.2 lladdr 02:00:00:00:00:02 dev e0 nud permanent")?;
+        // Rules that match nothing here, to take the time that many take.
+        let rules = (0..5000).map(|n| format!("\"priority={n},udp,tp_dst={n},actions=drop\","));
+        let rules =
+            format!("rules = [\"priority=0,actions=drop\",{}]\n", rules.collect::<String>());
+        let toml = Setup::new(rig).toml().replacen("[[port]]", &format!("{rules}[[port]]"), 1);
+        let receiver = Receiver::start(&rig.c2, 7000)?;
+        let (to, rate_pps) = ("10.1.1.2:7000".to_owned(), 2000);
+        let sender = Flow { to, size: 64, rate_pps, count: rate_pps * 4 }.start(&rig.c1)?;
+        let mut daemon = Daemon::launch(rig, "xvswitchd", &toml, &[])?;
+        daemon.wait_bound(2, Duration::from_secs(10))?;
+        wait_until("packets at the first port", Duration::from_secs(3), || {
+            Ok((crate::number(&daemon.port("v1")?, "/rx/packets") > 100).then_some(()))
+        })?;
+        xvs_tests::ns::join(sender)?;
+        let passed = receiver.stop()?.numbers.len();
+        check!(passed == 0, "{passed} packets passed before the rules were in force");
+        daemon.stop()
+    })
+}
+
+/// A reload that fails at its last step, when a port is opened, undoes all steps before it.
+pub(crate) fn a_reload_that_fails_late_changes_nothing() -> Result<()> {
+    on(Rig::pair, |rig| {
+        rig.dut.ip("link add v3 type veth peer name v4")?;
+        let setup = Setup::new(rig);
+        let mut daemon = Daemon::start(rig, &setup)?;
+        rig.wait_forwarding(Duration::from_secs(5))?;
+        let before = daemon.ctl_text(&["config", "show"])?;
+        let mut wanted = setup.each_port("rx-ring = 512");
+        wanted.ports.push(PortSpec::new("v3", "xdp-mode = \"native-with-zerocopy\""));
+        let rules = "rules = [\"actions=drop\"]\n[[bridge]]\nname = \"br1\"\n[[port]]";
+        daemon.rewrite(&wanted.toml().replacen("[[port]]", rules, 1))?;
+        says(&daemon.ctl_refused(&["config", "reload"])?, &["v3", "zero-copy"])?;
+        let after = daemon.ctl_text(&["config", "show"])?;
+        check!(after == before, "config show changed: {after}");
+        let status = daemon.ctl(&["status"])?;
+        let bridges = status.pointer("/bridges").and_then(Value::as_array);
+        check!(bridges.map(Vec::len) == Some(1), "bridges: {status}");
+        check!(crate::number(&status, "/bridges/0/rules") == 0, "rules stayed: {status}");
+        daemon.wait_bound(2, Duration::from_secs(5))?;
+        check!(programs(&daemon)?.len() == 2, "port v3 stayed");
+        rig.wait_forwarding(Duration::from_secs(3))?;
         daemon.stop()
     })
 }
