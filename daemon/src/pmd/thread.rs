@@ -6,6 +6,7 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -65,6 +66,8 @@ pub struct PmdHandle {
     commands: Sender<Command>,
     waker: Waker,
     stats: Arc<PmdStats>,
+    /// It did not answer the last time.
+    late: AtomicBool,
     thread: Option<JoinHandle<Pmd>>,
 }
 
@@ -102,7 +105,10 @@ impl PmdHandle {
             })
             .map_err(failed)?;
         match is_pinned.recv() {
-            Ok(Ok(())) => Ok(Self { core, commands, waker, stats, thread: Some(thread) }),
+            Ok(Ok(())) => {
+                let late = AtomicBool::new(false);
+                Ok(Self { core, commands, waker, stats, late, thread: Some(thread) })
+            }
             Ok(Err(error)) => Err(failed(error)),
             Err(_) => Err(failed(io::Error::other("it ended at once"))),
         }
@@ -129,11 +135,26 @@ impl PmdHandle {
         f: impl FnOnce(&mut Pmd) -> R + Send + 'static,
     ) -> Result<R, PmdError> {
         let (answer, answered) = bounded(1);
+        // Asked before there is a command that an idle thread has yet to take up.
+        let patience = self.patience();
         self.post(move |pmd| {
             // Nobody waits any more when the answer was late.
             let _ = answer.send(f(pmd));
         })?;
-        answered.recv_timeout(ANSWER_WITHIN).map_err(|_| PmdError::Hung(self.core))
+        let answer = answered.recv_timeout(patience);
+        self.late.store(answer.is_err(), Relaxed);
+        answer.map_err(|_| PmdError::Hung(self.core))
+    }
+
+    /// True while a thread that did not answer still has not taken up what it was told since.
+    #[must_use]
+    pub fn is_hung(&self) -> bool {
+        self.late.load(Relaxed) && !self.commands.is_empty()
+    }
+
+    /// How long to wait for the thread: not again and again for one that hangs.
+    fn patience(&self) -> Duration {
+        if self.is_hung() { Duration::ZERO } else { ANSWER_WITHIN }
     }
 
     /// Has the thread run `f` between two passes and does not wait for it.
@@ -142,7 +163,7 @@ impl PmdHandle {
     /// [`PmdError::Hung`] when the queue of commands stays full.
     pub fn post(&self, f: impl FnOnce(&mut Pmd) + Send + 'static) -> Result<(), PmdError> {
         self.commands
-            .send_timeout(Command::Run(Box::new(f)), ANSWER_WITHIN)
+            .send_timeout(Command::Run(Box::new(f)), self.patience())
             .map_err(|_| PmdError::Hung(self.core))?;
         self.waker.wake();
         Ok(())
@@ -150,6 +171,8 @@ impl PmdHandle {
 
     /// Stops the thread and returns its state; `None` when it does not stop in time.
     pub fn stop(&mut self) -> Option<Pmd> {
+        // Whoever answers comes to the next command as well.
+        self.call(|_| ()).ok()?;
         self.commands.send_timeout(Command::Stop, ANSWER_WITHIN).ok()?;
         self.waker.wake();
         self.thread.take()?.join().ok()
@@ -183,5 +206,58 @@ fn run(mut pmd: Pmd, commands: &Receiver<Command>, clock: Clock) -> Pmd {
         if received == 0 {
             pmd.rest(now, clock);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use xvs_datapath::{Datapath, DatapathConfig, Switch};
+    use xvs_netdev_afxdp::{FrameCache, Umem, UmemConfig};
+
+    use super::*;
+    use crate::pmd::PmdConfig;
+
+    fn start() -> PmdHandle {
+        let umem =
+            Umem::create(UmemConfig { frames: 64, ..UmemConfig::default() }).expect("memory");
+        let config = PmdConfig { batch_size: 32, sleep_max: Duration::from_millis(10) };
+        let datapath = Datapath::new(DatapathConfig::default(), 1);
+        let cache = FrameCache::new(umem, 0);
+        PmdHandle::start(CoreId(0), Clock::start(), |sleeper| {
+            Pmd::new(config, datapath, cache, Arc::new(Switch::new()), sleeper)
+        })
+        .expect("a thread on core 0")
+    }
+
+    #[test]
+    fn a_hung_thread_keeps_its_callers_waiting_once() {
+        let mut handle = start();
+        assert!(handle.call(|pmd| pmd.rxqs.len()).is_ok_and(|n| n == 0) && !handle.is_hung());
+        let (resume, resumed) = bounded::<()>(1);
+        let hang = move |_: &mut Pmd| resumed.recv().is_ok();
+        handle.post(move |pmd| assert!(hang(pmd))).expect("room");
+        let first = Instant::now();
+        assert!(matches!(handle.call(|_| ()), Err(PmdError::Hung(CoreId(0)))));
+        assert!(first.elapsed() >= ANSWER_WITHIN && handle.is_hung());
+        let others = Instant::now();
+        for _ in 0..2 * MAX_COMMANDS {
+            assert!(handle.call(|_| ()).is_err());
+        }
+        assert!(handle.stop().is_none(), "it cannot stop now");
+        assert!(others.elapsed() < ANSWER_WITHIN, "{:?}", others.elapsed());
+        resume.send(()).expect("it waits for this");
+        while handle.is_hung() {
+            std::thread::yield_now();
+        }
+        assert!(handle.call(|_| ()).is_ok());
+        assert!(handle.stop().is_some_and(|pmd| pmd.rxqs.is_empty()));
+    }
+
+    #[test]
+    fn a_core_that_does_not_exist_is_refused() {
+        let error = pin(CoreId(1023)).expect_err("no machine of ours has it");
+        assert!(PmdError::Start(CoreId(1023), error).to_string().contains("cpu-mask"));
     }
 }

@@ -1,17 +1,21 @@
 //! Where every packet ended and where every frame is: read while all threads stand between two passes.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
 use xvs_datapath::{DatapathStats, DropCounters, DropReason};
 use xvs_netdev_afxdp::{RxStats, TxStats};
 
+use super::threads::Thread;
 use super::{Error, Switchd};
 use crate::ctl::{FrameLedger, Ledger, PacketLedger};
 use crate::pmd::PmdError;
 
-/// How long a thread stands still for the others at most; usually a few microseconds.
-const STAND_STILL: Duration = Duration::from_millis(200);
+/// How long the threads may take until all stand still; usually a few microseconds.
+const ALL_WITHIN: Duration = Duration::from_millis(200);
+
+/// How long a thread stands still for the others at most: longer, so that all stand when they are read.
+const STAND_STILL: Duration = Duration::from_millis(400);
 
 /// Counts of sockets and threads that are gone.
 #[derive(Debug, Default)]
@@ -53,21 +57,24 @@ fn add_thread(ledger: &mut PacketLedger, stats: &DatapathStats) {
 impl Switchd {
     /// Both ledgers, with every thread between two passes.
     pub(super) fn take_ledger(&self) -> Result<Ledger, Error> {
-        let n = self.threads.len();
-        let (arrive, arrived) = bounded(n);
-        let mut gates = Vec::with_capacity(n);
+        let hung = |thread: &Thread| PmdError::Hung(thread.core());
+        if let Some(thread) = self.threads.iter().find(|thread| thread.handle.is_hung()) {
+            return Err(hung(thread).into());
+        }
+        let deadline = Instant::now() + ALL_WITHIN;
+        let mut gates = Vec::with_capacity(self.threads.len());
         for thread in &self.threads {
+            let (arrive, arrived) = bounded(1);
             let (gate, opened) = bounded::<()>(1);
-            let arrive = arrive.clone();
             thread.handle.post(move |_| {
                 // Both fail only when the other side has given up.
                 let _ = arrive.send(());
                 let _ = opened.recv_timeout(STAND_STILL);
             })?;
-            gates.push(gate);
+            gates.push((gate, arrived));
         }
-        for thread in &self.threads {
-            arrived.recv_timeout(STAND_STILL).map_err(|_| PmdError::Hung(thread.core()))?;
+        for (thread, (_, arrived)) in self.threads.iter().zip(&gates) {
+            arrived.recv_deadline(deadline).map_err(|_| hung(thread))?;
         }
         let ledger = self.read_ledger();
         drop(gates);

@@ -240,7 +240,7 @@ impl Switchd {
                     thread: thread_name(thread.core()),
                     core: thread.core().0,
                     passes: thread.handle.stats().passes.get(),
-                    alive: thread.handle.call(|_| ()).is_ok(),
+                    alive: !thread.handle.is_hung() && thread.handle.call(|_| ()).is_ok(),
                 })
                 .collect(),
             features: self.features(),
