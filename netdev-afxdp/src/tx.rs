@@ -264,22 +264,16 @@ impl Side {
     /// descriptor's options for that.
     #[inline]
     fn finish_checksum(&self, packet: &mut XskPacket) -> u32 {
-        let request = match csum::unfinished(packet.head(), packet.layers()) {
+        let request = match csum::unfinished(packet.head(), packet.len(), packet.layers()) {
             None => return 0,
             Some(Unfinished::Sum(request)) if self.tx_metadata => request,
-            Some(Unfinished::Sum(_) | Unfinished::Crc) => {
+            Some(Unfinished::Sum(_) | Unfinished::Software) => {
                 csum::complete_in_software(packet);
                 self.stats.csum_software.add(1);
                 return 0;
             }
         };
         let CsumRequest { start, offset } = request;
-        // Beyond the first descriptor the kernel would refuse the packet for ever.
-        if usize::from(start) + usize::from(offset) + 2 > packet.head().len() {
-            csum::complete_in_software(packet);
-            self.stats.csum_software.add(1);
-            return 0;
-        }
         let metadata = packet.metadata_mut();
         metadata.fill(0);
         put(metadata, 0, u64::from(libc::XDP_TXMD_FLAGS_CHECKSUM).to_ne_bytes());

@@ -74,6 +74,11 @@ fn what_the_device_leaves_to_the_kernel_is_right_on_the_wire() {
         }
         let stats = a.port.tx.stats();
         assert_eq!((stats.csum_requests.get(), stats.csum_software.get()), (n * 2 / 3, n / 3));
+        let padded = |bytes| [bytes, vec![0x55; 7]].concat();
+        let whole_udp = whole([0xff; 6], 17, b"padded");
+        send(&mut a, &padded(unfinished(&whole_udp)));
+        assert_eq!(capture.receive(LIMIT, |_| true).unwrap().unwrap(), padded(whole_udp));
+        assert_eq!(stats.csum_software.get(), n / 3 + 1, "the kernel would sum the padding");
         // A finished one, right or wrong, is left alone.
         let mut corrupt = whole([0xff; 6], 17, b"payload");
         corrupt[L4 + 6] ^= 0x55;
@@ -81,7 +86,7 @@ fn what_the_device_leaves_to_the_kernel_is_right_on_the_wire() {
             send(&mut a, &bytes);
             assert_eq!(capture.receive(LIMIT, |_| true).unwrap().unwrap(), bytes);
         }
-        assert_eq!(stats.csum_requests.get() + stats.csum_software.get(), n);
+        assert_eq!(stats.csum_requests.get() + stats.csum_software.get(), n + 1);
         a.close_all();
         assert_idle(umem);
     }

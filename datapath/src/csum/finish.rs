@@ -16,10 +16,11 @@ pub struct CsumRequest {
 /// What is still to be done to a packet before it may go on a wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfinished {
-    /// A sum, which the kernel can finish too.
+    /// A sum to the end of the packet, which the kernel can finish too.
     Sum(CsumRequest),
-    /// An SCTP CRC, which only software can: [`complete_in_software`].
-    Crc,
+    /// What only [`complete_in_software`] can finish: a sum with padding behind what it covers, or an
+    /// SCTP CRC.
+    Software,
 }
 
 /// An unfinished checksum and how many bytes it covers.
@@ -34,13 +35,13 @@ struct Gap {
 /// Headers of tunnels inside each other that are looked through.
 const MAX_NESTING: usize = 4;
 
-/// Which checksum of the packet is unfinished, if one is. `head` is the packet's first frame.
+/// Which checksum is unfinished, if one is, of a packet of `total` bytes whose first frame is `head`.
 #[inline]
 #[must_use]
-pub fn unfinished(head: &[u8], layers: Layers) -> Option<Unfinished> {
+pub fn unfinished(head: &[u8], total: usize, layers: Layers) -> Option<Unfinished> {
     let gap = find(head, layers)?;
-    if gap.what == proto::SCTP {
-        return Some(Unfinished::Crc);
+    if gap.what == proto::SCTP || gap.start + gap.len != total {
+        return Some(Unfinished::Software);
     }
     let (start, offset) = (u16::try_from(gap.start).ok()?, u16::try_from(gap.offset).ok()?);
     Some(Unfinished::Sum(CsumRequest { start, offset }))

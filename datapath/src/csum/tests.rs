@@ -54,7 +54,7 @@ fn unfinished_sums_are_found_in_every_stack() {
             let build = transport.payload_len(33);
             let of = |csum| {
                 let packet = parsed(&build.clone().csum(csum).build(), usize::MAX);
-                unfinished(packet.head(), packet.layers())
+                unfinished(packet.head(), packet.len(), packet.layers())
             };
             let request = Some(Unfinished::Sum(CsumRequest { start: at, offset }));
             assert_eq!(of(Csum::Partial), request, "{build:?}");
@@ -103,19 +103,36 @@ fn a_vxlan_packet_whose_outer_sum_is_unfinished_asks_for_that_one() {
     bytes[40..42].copy_from_slice(&sum.to_be_bytes());
     let packet = parsed(&bytes, usize::MAX);
     let request = CsumRequest { start: 34, offset: 6 };
-    assert_eq!(unfinished(packet.head(), packet.layers()), Some(Unfinished::Sum(request)));
+    assert_eq!(
+        unfinished(packet.head(), packet.len(), packet.layers()),
+        Some(Unfinished::Sum(request))
+    );
+}
+
+#[test]
+fn padding_is_no_part_of_a_sum() {
+    let udp = eth().ipv4(v4(1), v4(2)).udp(5, 6).payload_len(9);
+    let padded = |csum| [udp.clone().csum(csum).build(), vec![0x55; 9]].concat();
+    let mut packet = parsed(&padded(Csum::Partial), usize::MAX);
+    let found = unfinished(packet.head(), packet.len(), packet.layers());
+    assert_eq!(found, Some(Unfinished::Software), "the kernel would sum the padding too");
+    assert!(complete_in_software(&mut packet));
+    assert_eq!(packet.head(), padded(Csum::Full));
 }
 
 #[test]
 fn fragments_and_an_sctp_crc_of_zero() {
     let first = eth().ipv4(v4(1), v4(2)).fragment(0, true).udp(1, 2).csum(Csum::Partial);
     let packet = parsed(&first.build(), usize::MAX);
-    assert_eq!(unfinished(packet.head(), packet.layers()), None);
+    assert_eq!(unfinished(packet.head(), packet.len(), packet.layers()), None);
     let sctp = eth().ipv6(v6(1), v6(2), 0).sctp(1, 2).payload_len(20);
     let packet = parsed(&sctp.clone().csum(Csum::Partial).build(), usize::MAX);
-    assert_eq!(unfinished(packet.head(), packet.layers()), Some(Unfinished::Crc));
+    assert_eq!(
+        unfinished(packet.head(), packet.len(), packet.layers()),
+        Some(Unfinished::Software)
+    );
     let packet = parsed(&sctp.build(), usize::MAX);
-    assert_eq!(unfinished(packet.head(), packet.layers()), None);
+    assert_eq!(unfinished(packet.head(), packet.len(), packet.layers()), None);
     let short = eth().ipv4(v4(1), v4(2)).raw(&[1; 8], 0, proto::SCTP).build();
     let mut packet = parsed(&[short, vec![0; 18]].concat(), usize::MAX);
     assert!(!complete_in_software(&mut packet), "zeros after the IP packet are no CRC");
@@ -229,7 +246,7 @@ proptest! {
         (l3, l4, at) in (0..200u16, 0..200u16, 0..200usize),
     ) {
         let layers = Layers { l3, l4 };
-        if let Some(Unfinished::Sum(request)) = unfinished(&bytes, layers) {
+        if let Some(Unfinished::Sum(request)) = unfinished(&bytes, bytes.len(), layers) {
             prop_assert!(usize::from(request.start + request.offset) + 2 <= bytes.len());
         }
         let mut packet = MemPacket::new(&bytes);
@@ -256,7 +273,7 @@ proptest! {
         let packet = parsed(&bytes, usize::MAX);
         let cut = &bytes[..=cut.index(bytes.len())];
         for bytes in [&bytes, cut] {
-            if let Some(Unfinished::Sum(request)) = unfinished(bytes, packet.layers()) {
+            if let Some(Unfinished::Sum(request)) = unfinished(bytes, bytes.len(), packet.layers()) {
                 prop_assert!(usize::from(request.start + request.offset) + 2 <= bytes.len());
             }
         }
