@@ -9,8 +9,6 @@ use xvs_tests::{Error, Result};
 
 /// Packets per pass and direction, as the switch's default.
 const BATCH_SIZE: usize = 32;
-/// Entries of each ring, as the switch's default.
-const RING: u32 = 2048;
 
 /// The two interfaces.
 #[derive(Clone, Debug, clap::Args)]
@@ -61,17 +59,8 @@ impl End {
         groups: &mut afxdp::UmemGroups,
         cache: &mut afxdp::FrameCache,
     ) -> Result<Self> {
-        let options = afxdp::NetdevOptions {
-            name,
-            mode: None,
-            n_rxq: 1,
-            start_queue: 0,
-            rx_ring: RING,
-            tx_ring: RING,
-            tx_budget: None,
-            sndbuf: None,
-            force: false,
-        };
+        // One queue, rings and modes as the switch's default.
+        let options = afxdp::NetdevOptions::new(name);
         let (netdev, sockets) = afxdp::Netdev::open(groups, &options).map_err(failed)?;
         let halves = sockets.into_iter().find_map(|(_, socket)| socket.rx.zip(socket.tx));
         let (mut rx, tx) =

@@ -78,6 +78,24 @@ pub struct NetdevOptions<'a> {
     pub force: bool,
 }
 
+impl<'a> NetdevOptions<'a> {
+    /// One queue with rings of 2048, in the fastest mode that works, everything else as it is best.
+    #[must_use]
+    pub fn new(name: &'a str) -> Self {
+        Self {
+            name,
+            mode: None,
+            n_rxq: 1,
+            start_queue: 0,
+            rx_ring: 2048,
+            tx_ring: 2048,
+            tx_budget: None,
+            sndbuf: None,
+            force: false,
+        }
+    }
+}
+
 /// The two registrations of the packet memory: one for each way of moving packets.
 #[derive(Debug)]
 pub struct UmemGroups {

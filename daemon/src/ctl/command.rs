@@ -1,5 +1,7 @@
 //! The table of commands: to add one, write its file under `commands/` and name it in a list there.
 
+use serde::Serialize;
+
 use super::commands;
 use super::coverage::Coverage;
 use super::protocol::{Format, Request};
@@ -20,7 +22,7 @@ pub struct Context<'a> {
 pub type Outcome = Result<Box<dyn Reply>, CtlError>;
 
 /// A command of the control socket.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub struct Command {
     /// Name, as `dpctl/show`.
     pub name: &'static str,
@@ -29,11 +31,28 @@ pub struct Command {
     /// One sentence on what it does.
     pub about: &'static str,
     /// Least number of arguments.
+    #[serde(skip)]
     pub min_args: usize,
     /// Greatest number of arguments.
+    #[serde(skip)]
     pub max_args: usize,
     /// Does it; the number of arguments has been checked.
+    #[serde(skip)]
     pub run: fn(&mut Context<'_>, &[String]) -> Outcome,
+}
+
+impl Command {
+    /// The first argument and the others.
+    pub(super) fn first<'a>(
+        &self,
+        args: &'a [String],
+    ) -> Result<(&'a String, &'a [String]), CtlError> {
+        args.split_first().ok_or_else(|| self.too_few())
+    }
+
+    fn too_few(&self) -> CtlError {
+        CtlError::TooFewArguments { command: self.name.to_owned(), min: self.min_args }
+    }
 }
 
 /// All commands, sorted by name.
@@ -54,7 +73,7 @@ pub fn execute(context: &mut Context<'_>, request: &Request) -> Outcome {
     let command = found.ok_or_else(|| CtlError::UnknownCommand(name.clone()))?;
     let n = request.params.len();
     if n < command.min_args {
-        return Err(CtlError::TooFewArguments { command: name.clone(), min: command.min_args });
+        return Err(command.too_few());
     }
     if n > command.max_args {
         return Err(CtlError::TooManyArguments { command: name.clone(), max: command.max_args });

@@ -198,8 +198,8 @@ impl Switchd {
         Ok(())
     }
 
-    /// True for a busy queue that will come free by itself: one of ours was closed just now, or the daemon starts and
-    /// its predecessor's may.
+    /// True for a busy queue that will come free by itself: one of ours was closed just now, or the
+    /// daemon starts and its predecessor's may.
     fn may_pass(&self, name: &str, error: &xvs_netdev_afxdp::Error) -> bool {
         let busy = matches!(error, xvs_netdev_afxdp::Error::QueueBusy { .. });
         let recent = |at: &Nanos| self.clock.now().since(*at) < RELEASED_WITHIN;

@@ -159,12 +159,6 @@ impl Installed {
         Self { rule, created: now, stats: Arc::new(stats) }
     }
 
-    /// The same rule with other actions; it keeps its statistics.
-    pub(super) fn with_actions(&self, actions: Vec<RuleAction>) -> Self {
-        let rule = Rule { actions, ..self.rule.clone() };
-        Self { rule, created: self.created, stats: Arc::clone(&self.stats) }
-    }
-
     /// Counts packets that used the rule.
     pub(super) fn credit(&self, n_packets: u64, n_bytes: u64, now: Nanos) {
         self.stats.n_packets.fetch_add(n_packets, Relaxed);

@@ -32,28 +32,23 @@ pub(super) fn rule(text: &str, ports: Ports<'_>) -> Result<Rule, RuleError> {
     })
 }
 
-/// Reads what tells which rules are meant; empty means all. Actions may follow where they are used.
-pub(super) fn filter(
-    text: &str,
-    strict: bool,
-    ports: Ports<'_>,
-) -> Result<(RuleFilter, Option<Vec<RuleAction>>), RuleError> {
+/// Reads what tells which rules are meant; empty means all.
+pub(super) fn filter(text: &str, strict: bool, ports: Ports<'_>) -> Result<RuleFilter, RuleError> {
     let (words, actions) = split(text);
+    if actions.is_some() {
+        return Err(not_here("actions", "rules that are added"));
+    }
     let head = Head::parse(words, ports)?;
     if head.priority.is_some() && !strict {
         return Err(not_here("priority", "strict commands"));
     }
-    let filter = RuleFilter {
+    Ok(RuleFilter {
         table: head.table,
         priority: head.priority.unwrap_or(Rule::DEFAULT_PRIORITY),
         cookie: head.cookie.unwrap_or((0, 0)),
         matching: head.matching,
         strict,
-    };
-    // Without a table, where goto_table may lead is checked when the rules are known.
-    let table = filter.table.unwrap_or(0);
-    let actions = actions.map(|text| parse_actions(text, &head.matching, table, ports));
-    Ok((filter, actions.transpose()?))
+    })
 }
 
 /// The match and the actions of a rule.

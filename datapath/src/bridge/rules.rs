@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use crate::{FlowKey, FlowMask, Nanos};
 
-use super::rule::{Installed, Rule, RuleAction, RuleFilter, RuleRow};
+use super::BridgeError;
+use super::rule::{Installed, Rule, RuleFilter, RuleRow};
 use super::table::{Edited, Table};
-use super::{BridgeError, RuleError};
 
 /// The most rules of a bridge.
 pub(super) const MAX_RULES: usize = 100_000;
@@ -56,24 +56,6 @@ impl Rules {
             return Err(BridgeError::TooManyRules { max: MAX_RULES });
         }
         Ok(())
-    }
-
-    /// Gives the rules that are meant other actions; they keep cookie and statistics.
-    pub(super) fn modify(
-        &mut self,
-        filter: &RuleFilter,
-        actions: &[RuleAction],
-    ) -> Result<usize, RuleError> {
-        if let Some(&RuleAction::Goto(to)) = actions.last() {
-            let meant = self.iter().filter(|old| filter.means(&old.rule));
-            if let Some(from) = meant.map(|old| old.rule.table).find(|&from| from >= to) {
-                return Err(RuleError::Backward { from, to });
-            }
-        }
-        Ok(self.edit(&mut |old| {
-            let is_meant = filter.means(&old.rule);
-            Some(if is_meant { old.with_actions(actions.to_vec()).into() } else { Arc::clone(old) })
-        }))
     }
 
     /// Removes the rules that are meant.

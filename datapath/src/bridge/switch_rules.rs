@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::{Nanos, PortNo};
 
-use super::rule::{Rule, RuleAction, RuleFilter, RuleRow};
+use super::rule::{Rule, RuleFilter, RuleRow};
 use super::rules::Rules;
 use super::topology::Topology;
 use super::{BridgeError, RuleError, Switch, rule_text};
@@ -29,7 +29,7 @@ impl Switch {
         text: &str,
         strict: bool,
     ) -> Result<RuleFilter, BridgeError> {
-        Ok(self.parse_edit(bridge, text, strict)?.0)
+        self.read(bridge, text, |ports| rule_text::filter(text, strict, ports))
     }
 
     /// Adds rules, each in place of one with the same table, priority and match, whose statistics go
@@ -62,19 +62,6 @@ impl Switch {
             *rules = Rules::default();
             rules.add(new, now)
         })
-    }
-
-    /// Gives the rules that are meant the actions that follow in the text, and returns how many these
-    /// are. They keep their cookies and statistics.
-    ///
-    /// # Errors
-    /// No such bridge, what is wrong with the text, or a `goto_table` that would lead some of them
-    /// backward; then none is changed.
-    pub fn mod_rules(&self, bridge: &str, text: &str, strict: bool) -> Result<usize, BridgeError> {
-        let (filter, actions) = self.parse_edit(bridge, text, strict)?;
-        let wrong = |why| BridgeError::Rule { text: text.to_owned(), why };
-        let actions = actions.ok_or_else(|| wrong(RuleError::NoActions))?;
-        self.change_rules(bridge, |rules| rules.modify(&filter, &actions).map_err(wrong))
     }
 
     /// Removes the rules that are meant: those with exactly this match and priority if `strict`, else
@@ -118,15 +105,6 @@ impl Switch {
         texts: &[impl AsRef<str>],
     ) -> Result<Vec<Rule>, BridgeError> {
         texts.iter().map(|text| self.parse_rule(bridge, text.as_ref())).collect()
-    }
-
-    fn parse_edit(
-        &self,
-        bridge: &str,
-        text: &str,
-        strict: bool,
-    ) -> Result<(RuleFilter, Option<Vec<RuleAction>>), BridgeError> {
-        self.read(bridge, text, |ports| rule_text::filter(text, strict, ports))
     }
 
     /// Reads a text in which ports of the bridge may be named.

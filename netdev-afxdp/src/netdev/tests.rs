@@ -17,17 +17,7 @@ fn open(mtu: u32, multi_buffer: bool) -> Result<XdpMode> {
             copy: UmemGroup::new(umem, Mode::Copy, multi_buffer),
             zero_copy: UmemGroup::new(umem, Mode::ZeroCopy, false),
         };
-        let options = NetdevOptions {
-            name: "v1",
-            mode: None,
-            n_rxq: 1,
-            start_queue: 0,
-            rx_ring: 64,
-            tx_ring: 64,
-            tx_budget: None,
-            sndbuf: None,
-            force: false,
-        };
+        let options = NetdevOptions { rx_ring: 64, tx_ring: 64, ..NetdevOptions::new("v1") };
         let opened = Netdev::open(&mut groups, &options).map(|(netdev, _)| netdev.mode());
         assert_eq!(umem.ledger().halves, 0, "nothing is left behind");
         Ok(opened)

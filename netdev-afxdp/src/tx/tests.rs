@@ -248,17 +248,7 @@ fn a_real_kernel_that_refuses_a_request_for_good_is_left_alone() {
     ns.ip("link set v1 up").unwrap();
     ns.ip("link set v2 up").unwrap();
     let umem = Umem::create(UmemConfig { frames: 256, ..UmemConfig::default() }).unwrap();
-    let options = NetdevOptions {
-        name: "v1",
-        mode: None,
-        n_rxq: 1,
-        start_queue: 0,
-        rx_ring: 64,
-        tx_ring: 64,
-        tx_budget: None,
-        sndbuf: None,
-        force: false,
-    };
+    let options = NetdevOptions { rx_ring: 64, tx_ring: 64, ..NetdevOptions::new("v1") };
     let opened = ns.enter(move || Ok(Netdev::open(&mut UmemGroups::new(umem), &options).unwrap()));
     let (_netdev, mut sockets) = opened.unwrap();
     let xsk = sockets.remove(0).1;

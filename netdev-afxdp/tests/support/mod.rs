@@ -72,17 +72,7 @@ pub fn umem(frames: u32) -> &'static Umem {
 
 /// What the tests ask for unless they say otherwise.
 pub fn options(name: &'static str) -> NetdevOptions<'static> {
-    NetdevOptions {
-        name,
-        mode: None,
-        n_rxq: 1,
-        start_queue: 0,
-        rx_ring: 1024,
-        tx_ring: 1024,
-        tx_budget: None,
-        sndbuf: None,
-        force: false,
-    }
+    NetdevOptions { rx_ring: 1024, tx_ring: 1024, ..NetdevOptions::new(name) }
 }
 
 /// `options` in one mode.

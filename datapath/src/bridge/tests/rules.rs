@@ -280,24 +280,6 @@ fn deleting_is_strict_or_not() {
 }
 
 #[test]
-fn modified_rules_keep_their_statistics() {
-    let switch = with(&["cookie=0x7,priority=5,udp,actions=2", "table=3,ip,actions=2"]);
-    switch.translate(&packet(1), checked(4), secs(1));
-    let before = switch.version();
-    assert_eq!(switch.mod_rules(BR, "udp,actions=3", false), Ok(1));
-    assert!(switch.version() > before);
-    let want = ("cookie=0x7, table=0, priority=5,udp actions=output:3".to_owned(), 4);
-    assert_eq!(dump(&switch)[0], want);
-    assert_eq!(switch.mod_rules(BR, "priority=6,udp,actions=3", true), Ok(0));
-    let before = texts(&switch);
-    let refused = switch.mod_rules(BR, "ip,actions=goto_table:3", false).unwrap_err();
-    assert!(refused.to_string().ends_with("does not lead forward from table 3; use resubmit"));
-    assert!(switch.mod_rules(BR, "ip", false).is_err(), "no actions");
-    assert_eq!(texts(&switch), before);
-    assert_eq!(switch.mod_rules(BR, "ip,actions=goto_table:4", false), Ok(2));
-}
-
-#[test]
 fn timeouts_end_rules() {
     let switch = with(&[
         "priority=1,idle_timeout=5,actions=2",

@@ -18,20 +18,13 @@ pub(super) const COMMAND: Command = Command {
 };
 
 #[derive(Serialize)]
-struct Entry {
-    name: &'static str,
-    usage: &'static str,
-    about: &'static str,
-}
-
-#[derive(Serialize)]
 struct Help {
-    commands: Vec<Entry>,
+    commands: Vec<&'static Command>,
 }
 
 impl Text for Help {
     fn text(&self, out: &mut dyn fmt::Write) -> fmt::Result {
-        for Entry { name, usage, about } in &self.commands {
+        for Command { name, usage, about, .. } in &self.commands {
             writeln!(out, "{}", format!("{name} {usage}").trim_end())?;
             writeln!(out, "    {about}")?;
         }
@@ -41,8 +34,7 @@ impl Text for Help {
 
 fn run(_context: &mut Context<'_>, args: &[String]) -> Outcome {
     let wanted = |command: &&Command| args.iter().all(|arg| arg == command.name);
-    let entry = |c: &Command| Entry { name: c.name, usage: c.usage, about: c.about };
-    let commands: Vec<Entry> = command::sorted().into_iter().filter(wanted).map(entry).collect();
+    let commands: Vec<_> = command::sorted().into_iter().filter(wanted).collect();
     match args.first() {
         Some(name) if commands.is_empty() => Err(CtlError::UnknownCommand(name.clone())),
         _ => Ok(Box::new(Help { commands })),

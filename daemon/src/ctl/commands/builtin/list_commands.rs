@@ -17,21 +17,14 @@ pub(super) const COMMAND: Command = Command {
 };
 
 #[derive(Serialize)]
-struct Entry {
-    name: &'static str,
-    usage: &'static str,
-    about: &'static str,
-}
-
-#[derive(Serialize)]
 struct Commands {
-    commands: Vec<Entry>,
+    commands: Vec<&'static Command>,
 }
 
 impl Text for Commands {
     fn text(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         writeln!(out, "The available commands are:")?;
-        for Entry { name, usage, .. } in &self.commands {
+        for Command { name, usage, .. } in &self.commands {
             writeln!(out, "  {name:<23} {usage}")?;
         }
         Ok(())
@@ -39,6 +32,5 @@ impl Text for Commands {
 }
 
 fn run(_context: &mut Context<'_>, _args: &[String]) -> Outcome {
-    let entry = |c: &Command| Entry { name: c.name, usage: c.usage, about: c.about };
-    Ok(Box::new(Commands { commands: command::sorted().into_iter().map(entry).collect() }))
+    Ok(Box::new(Commands { commands: command::sorted() }))
 }

@@ -1,9 +1,9 @@
 //! `dpctl/add-if`: adds ports, all or none.
 
+use crate::ctl::PortSpec;
 use crate::ctl::command::{Command, Context, Outcome};
 use crate::ctl::commands::args;
 use crate::ctl::reply::Done;
-use crate::ctl::{CtlError, PortSpec};
 
 pub(super) const COMMAND: Command = Command {
     name: "dpctl/add-if",
@@ -15,10 +15,7 @@ pub(super) const COMMAND: Command = Command {
 };
 
 fn run(context: &mut Context<'_>, args: &[String]) -> Outcome {
-    let (datapath, ports) = args.split_first().ok_or_else(|| CtlError::TooFewArguments {
-        command: COMMAND.name.to_owned(),
-        min: COMMAND.min_args,
-    })?;
+    let (datapath, ports) = COMMAND.first(args)?;
     args::datapath(datapath)?;
     let specs: Vec<PortSpec> =
         ports.iter().map(|port| args::port_spec(port)).collect::<Result<_, _>>()?;

@@ -1,6 +1,5 @@
 //! `dpctl/del-if`: removes ports.
 
-use crate::ctl::CtlError;
 use crate::ctl::command::{Command, Context, Outcome};
 use crate::ctl::commands::args;
 use crate::ctl::reply::Done;
@@ -15,10 +14,7 @@ pub(super) const COMMAND: Command = Command {
 };
 
 fn run(context: &mut Context<'_>, args: &[String]) -> Outcome {
-    let (datapath, ports) = args.split_first().ok_or_else(|| CtlError::TooFewArguments {
-        command: COMMAND.name.to_owned(),
-        min: COMMAND.min_args,
-    })?;
+    let (datapath, ports) = COMMAND.first(args)?;
     args::datapath(datapath)?;
     args::del_ports(context, ports)?;
     Ok(Box::new(Done {}))

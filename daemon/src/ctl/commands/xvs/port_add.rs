@@ -4,10 +4,10 @@ use core::fmt;
 
 use serde::Serialize;
 
+use crate::ctl::PortSpec;
 use crate::ctl::command::{Command, Context, Outcome};
 use crate::ctl::commands::args;
 use crate::ctl::reply::Text;
-use crate::ctl::{CtlError, PortSpec};
 
 pub(super) const COMMAND: Command = Command {
     name: "xvs/port-add",
@@ -31,10 +31,7 @@ impl Text for Added {
 }
 
 fn run(context: &mut Context<'_>, args: &[String]) -> Outcome {
-    let (name, options) = args.split_first().ok_or_else(|| CtlError::TooFewArguments {
-        command: COMMAND.name.to_owned(),
-        min: COMMAND.min_args,
-    })?;
+    let (name, options) = COMMAND.first(args)?;
     let options = options.iter().map(|text| args::port_option(text)).collect::<Result<_, _>>()?;
     let name = name.clone();
     let port_no = context.control.add_port(&PortSpec { name: name.clone(), options })?;

@@ -1,6 +1,5 @@
 //! `xvs/rule-add`: adds rules to a bridge.
 
-use crate::ctl::CtlError;
 use crate::ctl::command::{Command, Context, Outcome};
 use crate::ctl::commands::args;
 use crate::ctl::reply::Done;
@@ -16,10 +15,7 @@ pub(super) const COMMAND: Command = Command {
 };
 
 fn run(context: &mut Context<'_>, args: &[String]) -> Outcome {
-    let (bridge, rules) = args.split_first().ok_or_else(|| CtlError::TooFewArguments {
-        command: COMMAND.name.to_owned(),
-        min: COMMAND.min_args,
-    })?;
+    let (bridge, rules) = COMMAND.first(args)?;
     let bridge = args::the_bridge(context, Some(bridge))?;
     context.control.add_rules(&bridge, rules)?;
     Ok(Box::new(Done {}))
