@@ -42,6 +42,7 @@ fn main() -> ExitCode {
         traffic::tcp_inside_vxlan,
         traffic::four_queues_and_two_threads,
         traffic::checksums_stay_as_they_are,
+        transmit::a_backlog_leaves_in_few_calls,
         configuration::a_bad_file_is_refused_at_start,
         configuration::a_bad_file_on_reload_changes_nothing,
         configuration::a_reload_touches_only_what_differs,

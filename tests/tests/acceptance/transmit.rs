@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use xvs_tests::{
-    Result, check,
+    Error, Result, check,
     daemon::{Daemon, Setup},
     frame,
     iperf::Iperf,
@@ -98,6 +99,28 @@ pub(crate) fn a_burst_leaves_without_a_further_packet() -> Result<()> {
         })?;
         let port = daemon.port("v2")?;
         check!(number(&port, "/tx_budget/in_force") <= 32, "the budget in force: {port}");
+        daemon.stop()
+    })
+}
+
+/// What piled up in the receive ring leaves in order, with calls that the kernel's budget fills.
+pub(crate) fn a_backlog_leaves_in_few_calls() -> Result<()> {
+    on(Rig::pair, |rig| {
+        let mut daemon = Daemon::start(rig, &Setup::new(rig))?;
+        rig.wait_forwarding(Duration::from_secs(5))?;
+        let kicks = |daemon: &Daemon| Ok::<_, Error>(number(&daemon.port("v2")?, "/kicks/calls"));
+        let before = kicks(&daemon)?;
+        let receiver = Receiver::start(&rig.c2, 7000)?;
+        daemon.proc().signal(Signal::SIGSTOP)?;
+        let flow = Flow { to: SINK.to_owned(), size: 64, rate_pps: 100_000, count: 1000 };
+        let sent = ns::join(flow.start(&rig.c1)?)?;
+        daemon.proc().signal(Signal::SIGCONT)?;
+        daemon.balanced()?;
+        let calls = kicks(&daemon)? - before;
+        let received = receiver.stop()?;
+        check!(received.numbers.len() == sent as usize, "{received:?} of {sent}");
+        check!(received.reordered() == 0, "{} packets were reordered", received.reordered());
+        check!(calls < 20, "{calls} calls for a backlog of {sent} packets");
         daemon.stop()
     })
 }
