@@ -191,7 +191,8 @@ settings! {
         start_queue "start-queue": u32, Range(0, 1023), Optional 0, Recreate;
         /// Descriptors of each receive ring.
         rx_ring "rx-ring": u32, PowerOfTwo(64, 32768), Optional 2048, Recreate;
-        /// Descriptors of each transmit ring.
+        /// Descriptors of each transmit ring, and the most frames that wait for the link in it and in the
+        /// fair queue before it.
         tx_ring "tx-ring": u32, PowerOfTwo(64, 32768), Optional 2048, Recreate;
         /// The most packets that the kernel sends in one call; at most tx-ring. auto takes up to 256
         /// where the kernel allows to set it, and what the kernel has built in elsewhere.

@@ -60,11 +60,13 @@ metrics! {
         Counter "port_tx_errors" "calls" |p| p.kicks.errors, "Sending calls that returned any other error.";
         Counter "port_drops" "packets" |p| p.drops.total(), "Packets dropped on their way out of the port.";
         Counter "port_passed_to_stack" "packets" |p| p.passed_to_stack, "Packets of unbound queues, passed to the network stack.";
-        Gauge "port_queued" "packets" |p| p.queued, "Packets waiting for room in a tx ring.";
+        Gauge "port_queued" "packets" |p| p.queued, "Packets waiting to be sent on the port.";
         Gauge "port_outstanding" "frames" |p| p.outstanding, "Frames that the kernel is sending.";
     }
-    /// Of each queue of a port: what the kernel counts for its socket.
+    /// Of each queue of a port: what waits, and what the kernel counts for its socket.
     QUEUE: QueueInfo {
+        Gauge "queue_queued" "packets" |q| q.queued, "Packets waiting to be sent on the queue.";
+        Gauge "queue_limit_bytes" "bytes" |q| q.limit_bytes, "Bytes that may be with the kernel before packets wait.";
         Counter "xsk_rx_dropped" "packets" |q| q.kernel.rx_dropped, "Received packets that the kernel dropped for other reasons than a full ring.";
         Counter "xsk_rx_invalid_descs" "descriptors" |q| q.kernel.rx_invalid_descs, "Fill descriptors that the kernel found invalid.";
         Counter "xsk_tx_invalid_descs" "descriptors" |q| q.kernel.tx_invalid_descs, "Transmit descriptors that the kernel found invalid.";

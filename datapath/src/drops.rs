@@ -44,8 +44,10 @@ drop_reasons! {
     NoCarrier => "no_carrier",
     /// The packet is larger than the output port's MTU.
     Mtu => "mtu",
-    /// The output queue has no free descriptor.
+    /// The output queue is full; the flow with the most bytes in it gave this packet.
     TxFull => "tx_full",
+    /// It waited too long in the output queue, and so do others of its flow (CoDel).
+    TxLate => "tx_late",
     /// The kernel refused the packet (EBUSY: its device queue rejected it) and dropped it.
     TxBusy => "tx_busy",
     /// The port went away while the packet waited in its output queue.

@@ -13,6 +13,7 @@ mod drops;
 mod emc;
 mod execute;
 mod extract;
+mod fair;
 mod flow;
 mod hash;
 mod key;
@@ -41,6 +42,7 @@ pub use bridge::{
 pub use counter::Counter;
 pub use drops::{DropCounters, DropReason};
 pub use extract::extract;
+pub use fair::FairQueue;
 pub use flow::{BadUfid, Flow, FlowSnapshot, FlowStats, Origin, Ufid};
 pub use key::{Field, FlowKey, FlowMask, Format, Match, N_WORDS};
 pub use manage::{DumpCursor, FlowError};

@@ -51,7 +51,7 @@ pub(crate) trait TxKernel {
     /// Descriptors in the tx ring that the kernel has not (visibly) consumed.
     fn pending(&self) -> u32;
 
-    /// Drains the completion ring; how many descriptors came back.
+    /// Drains the completion ring; how many descriptors came back. What waited for them may enter the tx ring.
     fn reap(&mut self) -> u32;
 
     /// One `sendto`.
@@ -215,9 +215,9 @@ impl Kick {
         if outcome == Err(libc::EINVAL) {
             return Next::Stop(self.stop(Verdict::Broken));
         }
+        let taken = before.saturating_sub(k.pending());
         let reaped = self.reap(k, report);
         let left = k.pending();
-        let taken = before.saturating_sub(left);
         self.consumed += u64::from(taken);
         report.sent_descriptors += taken;
         Next::Stop(match outcome {

@@ -52,6 +52,8 @@ pub struct TxStats {
     pub queued: Counter,
     /// Gauge: frames of those.
     pub queued_frames: Counter,
+    /// Gauge: bytes that may be with the kernel before packets wait.
+    pub limit_bytes: Counter,
     /// Gauge: frames taken by the kernel and not yet completed.
     pub kernel_frames: Counter,
 }

@@ -1,8 +1,11 @@
 //! The transmit half of a socket: tx ring and completion ring, one owner at a time.
 //!
-//! When to call the kernel is decided by [`Kick`]; here is what it acts on, and the counting.
+//! When to call the kernel is decided by [`Kick`]; here is what it acts on, and the counting. How much may
+//! be with the kernel at a time is limited by bytes ([`ByteLimit`]); what exceeds it waits in a
+//! [`FairQueue`], from which [`Side::reap`] refills the ring. Without congestion that queue is empty and
+//! packets pass it by.
 //!
-//! Invariants: frames in the tx ring and in the kernel together are at most the completion ring's size,
+//! Invariants: ring, kernel and fair queue together hold at most as many frames as the ring has entries; frames in the tx ring and in the kernel together are at most the completion ring's size,
 //! so that everything can come back; a packet is counted once, as sent or as dropped, when the kernel's
 //! consumer index passes its last descriptor; every descriptor in the ring is one that the kernel
 //! accepts (its data lies in its frame, a checksum request lies in the first descriptor).
@@ -11,14 +14,16 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use xvs_datapath::csum::{self, CsumRequest, Unfinished};
-use xvs_datapath::{CopyPacket, DropCounters, DropReason, Nanos, Packet, TxQueue};
+use xvs_datapath::{
+    CopyPacket, DropCounters, DropReason, FairQueue, MAX_FRAMES, Nanos, Packet, TxQueue,
+};
 
 use crate::abi::Desc;
 use crate::cache::FrameCache;
 use crate::error::Result;
 use crate::kick::{Kick, KickReport, TxKernel, Verdict};
 use crate::lent::Lent;
-use crate::link::LinkState;
+use crate::link::{LinkState, max_frame_len};
 use crate::packet::XskPacket;
 use crate::ring::{Consumer, Producer};
 use crate::rx::home;
@@ -28,11 +33,17 @@ use crate::sys;
 use crate::umem::Umem;
 use crate::xsk::InForce;
 
+mod limit;
 #[cfg(test)]
 mod tests;
 
+use limit::ByteLimit;
+
 /// While the carrier is off nothing moves; a thread that sleeps looks again after this time.
 const NO_CARRIER_PAUSE: Nanos = Nanos::from_millis(10);
+
+/// While packets wait, a thread that sleeps looks for completions after this time.
+const REFILL_PAUSE: Nanos = Nanos(200_000);
 
 /// Transmits on one queue. Dropped or closed, its rings are unmapped, and the frames with the kernel
 /// are quarantined.
@@ -52,6 +63,12 @@ struct Side {
     completion: Consumer<u64>,
     /// Frames in the tx ring or with the kernel.
     lent: Lent,
+    /// Bytes in the tx ring or with the kernel.
+    limit: ByteLimit,
+    /// The entry of the tx ring that is completed next, as the kernel completes about in order.
+    completes: u32,
+    /// What must wait.
+    fair: FairQueue<XskPacket>,
     zero_copy: bool,
     tx_metadata: bool,
     link: Arc<LinkState>,
@@ -134,8 +151,21 @@ impl XskTx {
         let lent = Lent::to_tx(umem, &stats)?;
         let count = Count { index: tx.index(), ..Count::default() };
         let &InForce { zero_copy, tx_metadata, tx_budget, .. } = in_force;
-        let side =
-            Side { tx, completion, lent, zero_copy, tx_metadata, link, stats, count, socket };
+        let frame = max_frame_len(link.mtu());
+        let side = Side {
+            limit: ByteLimit::new(frame),
+            completes: tx.index(),
+            fair: FairQueue::new(tx.size(), frame, seed()),
+            tx,
+            completion,
+            lent,
+            zero_copy,
+            tx_metadata,
+            link,
+            stats,
+            count,
+            socket,
+        };
         Ok(Self { kick: Kick::new(tx_budget), verdict: Verdict::Done, side, own_cache: None })
     }
 
@@ -155,23 +185,27 @@ impl XskTx {
     /// for this queue.
     #[must_use]
     pub fn next_wake(&self, now: Nanos) -> Option<Nanos> {
-        let wake = self.kick.next_wake(now)?;
+        let after = |pause: Nanos| Nanos(now.0.saturating_add(pause.0));
+        let refill = (!self.side.fair.is_empty()).then(|| after(REFILL_PAUSE));
+        let wake = self.kick.next_wake(now).into_iter().chain(refill).min()?;
         if self.side.link.carrier() {
             return Some(wake);
         }
-        Some(wake.max(Nanos(now.0.saturating_add(NO_CARRIER_PAUSE.0))))
+        Some(wake.max(after(NO_CARRIER_PAUSE)))
     }
 
     /// Closes this half: packets that the kernel has not taken are counted as
     /// [`DropReason::TxFlushed`], what is completed goes to `cache`. The socket closes with its last half.
     pub fn close(mut self, cache: &mut FrameCache, drops: &DropCounters) -> Quarantine {
         let stats = Arc::clone(&self.side.stats);
+        let cache = home(self.side.lent.umem(), cache, &mut self.own_cache);
         if self.verdict != Verdict::Broken {
-            self.side.reap(home(self.side.lent.umem(), cache, &mut self.own_cache));
+            self.side.reap(cache);
         }
         self.side.settle(false, drops);
         // What the kernel takes between the last look and the end of the socket is counted here, too.
-        drops.add(DropReason::TxFlushed, u64::from(self.side.count.queued));
+        drops.add(DropReason::TxFlushed, self.side.n_queued());
+        self.side.fair.drain().for_each(|packet| cache.free(packet));
         for gauge in [&stats.queued, &stats.queued_frames, &stats.kernel_frames] {
             gauge.set(0);
         }
@@ -230,23 +264,82 @@ impl XskTx {
 }
 
 impl Side {
-    /// Puts a packet into the ring; gives it back with the reason if it may not or cannot go there.
+    /// Takes a packet: into the ring when nothing holds it up, else it waits. Gives it back with the reason
+    /// if it may not or cannot go.
     #[inline]
-    fn push(&mut self, mut packet: XskPacket) -> Result<(), (XskPacket, DropReason)> {
+    fn accept(
+        &mut self,
+        packet: XskPacket,
+        (cache, drops): (&mut FrameCache, &DropCounters),
+        now: Nanos,
+    ) -> Result<(), (XskPacket, DropReason)> {
         if !self.link.fits(packet.len(), packet.head()) {
             return Err((packet, DropReason::Mtu));
         }
-        let n = u32::try_from(packet.n_frames()).unwrap_or(u32::MAX);
-        let returnable = self.completion.size().saturating_sub(self.lent.count());
-        if n > self.tx.free(n).min(returnable) {
+        if self.fair.is_empty() && self.limit.has_room() && self.has_room(packet.n_frames()) {
+            self.push(packet);
+            return Ok(());
+        }
+        self.wait(packet, (cache, drops), now)
+    }
+
+    /// Lets a packet wait. When there are too many, the flow with most gives one.
+    #[cold]
+    fn wait(
+        &mut self,
+        packet: XskPacket,
+        (cache, drops): (&mut FrameCache, &DropCounters),
+        now: Nanos,
+    ) -> Result<(), (XskPacket, DropReason)> {
+        let rest = (self.tx.size().saturating_sub(self.lent.count()) as usize)
+            .saturating_sub(packet.n_frames());
+        while self.fair.n_frames() > rest
+            && let Some(given) = self.fair.shed()
+        {
+            drops.add(DropReason::TxFull, 1);
+            cache.free(given);
+        }
+        let frames = packet.n_frames() + self.lent.count() as usize;
+        if frames > self.tx.size() as usize {
             return Err((packet, DropReason::TxFull));
         }
+        self.fair.push(packet, now).map_err(|packet| (packet, DropReason::TxFull))
+    }
+
+    /// True when a packet of so many frames fits into the ring and can come back.
+    #[inline]
+    fn has_room(&mut self, n_frames: usize) -> bool {
+        let n = u32::try_from(n_frames).unwrap_or(u32::MAX);
+        let returnable = self.completion.size().saturating_sub(self.lent.count());
+        n <= self.tx.free(n).min(returnable)
+    }
+
+    /// Moves waiting packets into the ring when enough has come back.
+    fn refill(&mut self, cache: &mut FrameCache, drops: &DropCounters, now: Nanos) {
+        if self.fair.is_empty() || !self.link.carrier() || !self.limit.refills(now) {
+            return;
+        }
+        while self.limit.has_room() && self.has_room(MAX_FRAMES) {
+            let late = |packet| {
+                drops.add(DropReason::TxLate, 1);
+                cache.free(packet);
+            };
+            let Some(packet) = self.fair.pop(now, late) else { break };
+            self.push(packet);
+        }
+        self.tx.submit();
+    }
+
+    /// Puts a packet into the ring, in which there is room for it.
+    #[inline]
+    fn push(&mut self, mut packet: XskPacket) {
+        let n = packet.n_frames();
+        self.limit.add(packet.len() as u64);
         let mut options = self.finish_checksum(&mut packet);
         for (at, segment) in (1..).zip(packet.segments()) {
             let more = if at < n { Desc::CONTINUED } else { 0 };
             let addr =
                 (u64::from(segment.index) << self.lent.umem().shift()) + u64::from(segment.offset);
-            // There is room, as checked above.
             let _ = self.tx.push(Desc {
                 addr,
                 len: u32::from(segment.len),
@@ -257,7 +350,6 @@ impl Side {
             self.lent.lend(frame);
         });
         self.count.queued += 1;
-        Ok(())
     }
 
     /// Completes the checksum that the packet's sender left to its hardware, or asks the kernel to; the
@@ -286,16 +378,40 @@ impl Side {
     /// Takes back what is completed.
     fn reap(&mut self, cache: &mut FrameCache) -> u32 {
         let n = self.completion.available(u32::MAX);
+        let mut good = 0;
         for at in 0..n {
             match self.lent.take_back(self.completion.peek(at)) {
-                Some((frame, _)) => cache.put(frame),
+                Some((frame, _)) => {
+                    cache.put(frame);
+                    good += 1;
+                }
                 None => self.stats.bad_completions.add(1),
             }
         }
         if n > 0 {
             self.completion.release(n);
+            self.uncount(good);
         }
         n
+    }
+
+    /// So many descriptors came back: their bytes count no more.
+    #[inline]
+    fn uncount(&mut self, n: u32) {
+        if self.lent.count() == 0 {
+            self.completes = self.tx.index();
+            return self.limit.complete_all();
+        }
+        for _ in 0..n {
+            self.limit.complete(u64::from(self.tx.entry(self.completes).len));
+            self.completes = self.completes.wrapping_add(1);
+        }
+    }
+
+    /// Packets accepted and not taken by the kernel.
+    #[inline]
+    fn n_queued(&self) -> u64 {
+        u64::from(self.count.queued) + self.fair.len() as u64
     }
 
     /// Counts what the kernel took since the last look. `busy`: it just reported a drop.
@@ -315,10 +431,17 @@ impl Side {
     fn gauge(&self) {
         let lent = self.lent.count();
         let ring = self.tx.index().wrapping_sub(self.count.index).min(lent);
-        self.stats.queued.set(u64::from(self.count.queued));
-        self.stats.queued_frames.set(u64::from(ring));
+        self.stats.queued.set(self.n_queued());
+        self.stats.queued_frames.set(u64::from(ring) + self.fair.n_frames() as u64);
+        self.stats.limit_bytes.set(self.limit.get());
         self.stats.kernel_frames.set(u64::from(lent - ring));
     }
+}
+
+/// What the hash that tells flows apart starts from: not to be guessed from outside.
+fn seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::hash::RandomState::new().build_hasher().finish()
 }
 
 /// Writes a field of the metadata.
@@ -333,6 +456,7 @@ struct Pass<'a> {
     side: &'a mut Side,
     cache: &'a mut FrameCache,
     drops: &'a DropCounters,
+    now: Nanos,
 }
 
 impl TxKernel for Pass<'_> {
@@ -341,7 +465,9 @@ impl TxKernel for Pass<'_> {
     }
 
     fn reap(&mut self) -> u32 {
-        self.side.reap(self.cache)
+        let n = self.side.reap(self.cache);
+        self.side.refill(self.cache, self.drops, self.now);
+        n
     }
 
     fn send(&mut self) -> Result<(), i32> {
@@ -372,7 +498,7 @@ impl TxQueue for XskTx {
         bin: &mut Vec<XskPacket>,
         cache: &mut FrameCache,
         drops: &DropCounters,
-        _now: Nanos,
+        now: Nanos,
     ) {
         if let Some(reason) = self.refusal() {
             drops.add(reason, bin.len() as u64);
@@ -380,7 +506,9 @@ impl TxQueue for XskTx {
             return;
         }
         for packet in bin.drain(..) {
-            let queued = self.localize(packet, cache).and_then(|packet| self.side.push(packet));
+            let queued = self
+                .localize(packet, cache)
+                .and_then(|packet| self.side.accept(packet, (&mut *cache, drops), now));
             if let Err((packet, reason)) = queued {
                 drops.add(reason, 1);
                 cache.free(packet);
@@ -391,18 +519,18 @@ impl TxQueue for XskTx {
     }
 
     fn flush(&mut self, cache: &mut FrameCache, drops: &DropCounters, now: Nanos) {
-        if self.side.lent.count() == 0 && self.side.count.queued == 0 {
+        if self.side.lent.count() == 0 && self.side.n_queued() == 0 {
             return;
         }
         let cache = home(self.side.lent.umem(), cache, &mut self.own_cache);
-        let report = self.kick.run(&mut Pass { side: &mut self.side, cache, drops }, now);
+        let report = self.kick.run(&mut Pass { side: &mut self.side, cache, drops, now }, now);
         self.side.settle(false, drops);
         self.note(&report);
         self.side.gauge();
     }
 
     fn queued(&self) -> usize {
-        self.side.count.queued as usize
+        self.side.count.queued as usize + self.side.fair.len()
     }
 }
 

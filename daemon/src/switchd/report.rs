@@ -70,6 +70,7 @@ impl Switchd {
             tx: tx_traffic(&queue.tx),
             kicks: kicks(&queue.tx),
             queued: queue.tx.queued.get(),
+            limit_bytes: queue.tx.limit_bytes.get(),
             outstanding: queue.tx.kernel_frames.get(),
             kernel: XskCounters {
                 rx_dropped: kernel.rx_dropped,

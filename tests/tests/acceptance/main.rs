@@ -17,6 +17,7 @@ mod lifecycle;
 mod packaging;
 mod refusals;
 mod runner;
+mod slow_link;
 mod traffic;
 mod transmit;
 mod wire;
@@ -78,6 +79,9 @@ fn main() -> ExitCode {
     ];
     let timing = tests![Timing:
         transmit::overload_then_silence_then_ping,
+        slow_link::a_ping_overtakes_an_overload,
+        slow_link::a_sparse_flow_is_neither_lost_nor_late,
+        slow_link::bulk_flows_share_evenly,
         transmit::a_burst_leaves_without_a_further_packet,
         transmit::single_packets_leave_at_once,
         transmit::eagain_is_counted_and_loses_nothing,

@@ -121,8 +121,11 @@ pub struct QueueInfo {
     pub tx: Traffic,
     /// System calls that send.
     pub kicks: Kicks,
-    /// Packets waiting for room in the tx ring.
+    /// Packets waiting: in the fair queue, or in the tx ring for the kernel.
     pub queued: u64,
+    /// Bytes that may be in the tx ring and with the kernel before packets wait in the fair queue; adapts to
+    /// the link.
+    pub limit_bytes: u64,
     /// Frames handed to the kernel for sending and not yet completed.
     pub outstanding: u64,
     /// The kernel's counters.
@@ -186,7 +189,7 @@ pub struct PortInfo {
     pub drops: Drops,
     /// Packets of unbound queues, passed to the network stack.
     pub passed_to_stack: u64,
-    /// Packets waiting for room in tx rings.
+    /// Packets waiting to be sent.
     pub queued: u64,
     /// Frames being sent by the kernel.
     pub outstanding: u64,
