@@ -66,6 +66,7 @@ metrics! {
     /// Of each queue of a port: what waits, and what the kernel counts for its socket.
     QUEUE: QueueInfo {
         Gauge "queue_queued" "packets" |q| q.queued, "Packets waiting to be sent on the queue.";
+        Gauge "queue_outstanding" "frames" |q| q.outstanding, "Frames of the queue that the kernel is sending.";
         Gauge "queue_limit_bytes" "bytes" |q| q.limit_bytes, "Bytes that may be with the kernel before packets wait.";
         Counter "xsk_rx_dropped" "packets" |q| q.kernel.rx_dropped, "Received packets that the kernel dropped for other reasons than a full ring.";
         Counter "xsk_rx_invalid_descs" "descriptors" |q| q.kernel.rx_invalid_descs, "Fill descriptors that the kernel found invalid.";
@@ -240,7 +241,9 @@ mod tests {
         // core, numa, duration_ms name and describe the thread; max_entries is a setting.
         assert_eq!(count(&PmdStats::default()) - 3, PMD.len());
         assert_eq!(count(&FdbStats::default()) - 1, FDB.len());
-        assert_eq!(count(&QueueInfo::default().kernel), QUEUE.len());
+        // The queue's number names it.
+        let queue = QueueInfo::default();
+        assert_eq!(count(&queue) - 1 + count(&queue.kernel), QUEUE.len());
         let ledger = Ledger::default();
         assert_eq!(count(&ledger.packets) + count(&ledger.frames), LEDGER.len());
     }
