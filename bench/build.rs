@@ -1,4 +1,4 @@
-//! Compiles the BPF programs of source and sink to objects that the crate includes.
+//! Compiles the BPF programs of source, sink and call counter to objects that the crate includes.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use libbpf_cargo::SkeletonBuilder;
 fn main() -> ExitCode {
     println!("cargo::rerun-if-changed=src/bpf");
     println!("cargo::rerun-if-env-changed=CLANG");
-    for name in ["source", "sink"] {
+    for name in ["source", "sink", "calls"] {
         if let Err(message) = compile(name) {
             println!("cargo::error={}", message.replace('\n', " "));
             return ExitCode::FAILURE;

@@ -96,6 +96,11 @@ impl fmt::Debug for Switch {
 }
 
 impl Switch {
+    /// The process, if it is one.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.pid
+    }
+
     /// Resident memory in MiB, packet memory included; `None` when it is no process.
     pub(crate) fn resident_mib(&self) -> Result<Option<f64>> {
         let Some(pid) = self.pid else { return Ok(None) };

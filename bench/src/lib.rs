@@ -1,6 +1,7 @@
 //! The demo and the benchmarks of xvswitch, on the rigs of xvs-tests.
 
 mod bpf;
+mod calls;
 mod contender;
 mod samples;
 
@@ -9,4 +10,5 @@ pub mod demo;
 pub mod forward;
 pub mod peers;
 pub mod sink;
+pub mod slow_link;
 pub mod source;

@@ -75,11 +75,10 @@ impl OpenVswitch {
         vsctl(rig, &server, &bridge)?;
         for port in &rig.ports {
             let name = port.name.as_str();
-            vsctl(
-                rig,
-                &server,
-                &["add-port", "br0", name, "--", "set", "interface", name, "type=afxdp"],
-            )?;
+            let add = ["add-port", "br0", name, "--", "set", "interface", name, "type=afxdp"];
+            let mode: &[_] =
+                if port.lines.contains("generic") { &["options:xdp-mode=generic"] } else { &[] };
+            vsctl(rig, &server, &[&add, mode].concat())?;
         }
         Ok(Self { switch, _database: database })
     }

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xvs_bench::{compare, demo, forward, sink, source};
+use xvs_bench::{compare, demo, forward, sink, slow_link, source};
 use xvs_tests::{Result, clean};
 
 /// Demo and benchmarks of xvswitch. Everything happens in network namespaces made for it.
@@ -20,6 +20,8 @@ enum Command {
     Demo(demo::Options),
     /// Measure xvswitch, Open vSwitch, a bare forwarder and the Linux bridge in turns on the same core.
     Compare(compare::Options),
+    /// Overload a slow link between xvswitch's ports, and Open vSwitch's: ping, TCP and system calls.
+    SlowLink(slow_link::Options),
     /// Move packets between two interfaces and do nothing else, until a signal comes.
     Forward(forward::Options),
     /// Send UDP packets out of an interface until a signal comes, millions in a second.
@@ -45,6 +47,7 @@ fn run(command: &Command) -> Result<()> {
     match command {
         Command::Demo(options) => demo::run(options),
         Command::Compare(options) => compare::run(options),
+        Command::SlowLink(options) => slow_link::run(options),
         Command::Forward(options) => forward::run(options),
         Command::Source(options) => source::run(options),
         Command::Sink(options) => sink::run(options),
