@@ -8,6 +8,7 @@ mod samples;
 pub mod compare;
 pub mod demo;
 pub mod forward;
+pub mod instructions;
 pub mod peers;
 pub mod sink;
 pub mod slow_link;

@@ -35,6 +35,8 @@ mod rx;
 mod socket;
 mod stats;
 mod sys;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod tx;
 mod umem;
 mod xsk;

@@ -36,7 +36,7 @@ impl Mapping {
     }
 
     /// Maps `len` zeroed bytes that no file backs: a ring without a kernel.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) fn anonymous(len: usize) -> io::Result<Self> {
         Self::map(len, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1, 0)
     }

@@ -18,6 +18,8 @@ use crate::abi::Desc;
 use crate::error::{Error, Result};
 use crate::mapping::Mapping;
 
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod memory;
 #[cfg(test)]
 pub(crate) mod tests;
 

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xvs_bench::{compare, demo, forward, sink, slow_link, source};
+use xvs_bench::{compare, demo, forward, instructions, sink, slow_link, source};
 use xvs_tests::{Result, clean};
 
 /// Demo and benchmarks of xvswitch. Everything happens in network namespaces made for it.
@@ -22,6 +22,10 @@ enum Command {
     Compare(compare::Options),
     /// Overload a slow link between xvswitch's ports, and Open vSwitch's: ping, TCP and system calls.
     SlowLink(slow_link::Options),
+    /// Count the instructions that a packet costs in user space, by valgrind; the same on every machine.
+    Instructions(instructions::Options),
+    /// Run passes over packets in memory: what `instructions` counts.
+    Passes(instructions::Passes),
     /// Move packets between two interfaces and do nothing else, until a signal comes.
     Forward(forward::Options),
     /// Send UDP packets out of an interface until a signal comes, millions in a second.
@@ -48,6 +52,8 @@ fn run(command: &Command) -> Result<()> {
         Command::Demo(options) => demo::run(options),
         Command::Compare(options) => compare::run(options),
         Command::SlowLink(options) => slow_link::run(options),
+        Command::Instructions(options) => instructions::run(options),
+        Command::Passes(passes) => passes.run(),
         Command::Forward(options) => forward::run(options),
         Command::Source(options) => source::run(options),
         Command::Sink(options) => sink::run(options),

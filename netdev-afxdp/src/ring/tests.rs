@@ -9,13 +9,7 @@ use super::*;
 
 /// A ring of `size` entries whose indices start at `start`.
 pub(crate) fn pair<T: Entry>(size: u32, start: u32) -> (Producer<T>, Consumer<T>) {
-    let layout = Layout { producer: 0, consumer: 64, flags: 128, desc: 192, size };
-    let mapping = Arc::new(Mapping::anonymous(layout.bytes::<T>().unwrap()).unwrap());
-    let ring = Ring::<T>::new(Arc::clone(&mapping), &layout).unwrap();
-    ring.producer().store(start, Ordering::Relaxed);
-    ring.consumer().store(start, Ordering::Relaxed);
-    let producer = Producer::new(Arc::clone(&mapping), &layout).unwrap();
-    (producer, Consumer::new(mapping, &layout).unwrap())
+    memory::pair(size, start).unwrap()
 }
 
 fn desc(n: u64) -> Desc {
