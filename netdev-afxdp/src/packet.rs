@@ -93,6 +93,16 @@ impl XskPacket {
         })
     }
 
+    /// The frame of a packet that has only one, and where its data is.
+    #[inline]
+    pub(crate) fn into_only_frame(self) -> Result<(Frame, Segment), Self> {
+        if self.n != 1 {
+            return Err(self);
+        }
+        let segment = self.head_segment();
+        Ok((self.first, segment))
+    }
+
     /// Takes the packet apart; `f` gets each frame in order.
     #[inline]
     pub(crate) fn into_frames(self, mut f: impl FnMut(Frame)) {

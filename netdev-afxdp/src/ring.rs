@@ -222,12 +222,20 @@ impl<T: Entry> Producer<T> {
     #[inline]
     #[must_use]
     pub(crate) fn push(&mut self, entry: T) -> bool {
-        if self.free(1) == 0 {
-            return false;
+        let has_room = self.free(1) > 0;
+        if has_room {
+            self.put(entry);
         }
+        has_room
+    }
+
+    /// As [`push`](Self::push) where [`free`](Self::free) has just said that there is room, which the
+    /// other side only makes more of.
+    #[inline]
+    pub(crate) fn put(&mut self, entry: T) {
+        debug_assert!(self.next.wrapping_sub(self.consumer) < self.size(), "the ring is full");
         entry.store(self.ring.entry(self.next));
         self.next = self.next.wrapping_add(1);
-        true
     }
 
     /// Publishes what was pushed.

@@ -81,8 +81,7 @@ impl XskRx {
             let cache = home(self.lent.umem(), cache, &mut self.own_cache);
             for _ in 0..n {
                 let Some(frame) = cache.take() else { break };
-                // There is room: `n` was free, and the kernel only makes more.
-                let _ = self.fill.push(self.lent.lend(frame));
+                self.fill.put(self.lent.lend(frame));
             }
             if self.lent.count() != before {
                 self.fill.submit();

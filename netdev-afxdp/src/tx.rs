@@ -93,6 +93,29 @@ struct Count {
     max_per_kick: u32,
 }
 
+/// What of a batch may go straight into the ring.
+#[derive(Clone, Copy, Debug, Default)]
+struct Room {
+    bytes: u64,
+    frames: usize,
+    /// Bytes that went.
+    used: u64,
+}
+
+impl Room {
+    /// True when a packet may go; after the first that may not, none may.
+    #[inline]
+    fn take(&mut self, len: usize, n_frames: usize) -> bool {
+        if self.used < self.bytes && n_frames <= self.frames {
+            self.frames -= n_frames;
+            self.used += len as u64;
+            return true;
+        }
+        self.bytes = 0;
+        false
+    }
+}
+
 /// What a look at the consumer index found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Taken {
@@ -270,17 +293,27 @@ impl Side {
     fn accept(
         &mut self,
         packet: XskPacket,
+        room: &mut Room,
         (cache, drops): (&mut FrameCache, &DropCounters),
         now: Nanos,
     ) -> Result<(), (XskPacket, DropReason)> {
         if !self.link.fits(packet.len(), packet.head()) {
             return Err((packet, DropReason::Mtu));
         }
-        if self.fair.is_empty() && self.limit.has_room() && self.has_room(packet.n_frames()) {
+        if room.take(packet.len(), packet.n_frames()) {
             self.push(packet);
             return Ok(());
         }
         self.wait(packet, (cache, drops), now)
+    }
+
+    /// What may go straight into the ring: nothing while packets wait.
+    #[inline]
+    fn room(&mut self, n_packets: usize) -> Room {
+        if !self.fair.is_empty() {
+            return Room::default();
+        }
+        Room { bytes: self.limit.room(), frames: self.free_frames(n_packets), used: 0 }
     }
 
     /// Lets a packet wait. When there are too many, the flow with most gives one.
@@ -306,12 +339,13 @@ impl Side {
         self.fair.push(packet, now).map_err(|packet| (packet, DropReason::TxFull))
     }
 
-    /// True when a packet of so many frames fits into the ring and can come back.
+    /// Frames that fit into the ring and can come back; looks for more than the known ones if those are
+    /// fewer than `want`.
     #[inline]
-    fn has_room(&mut self, n_frames: usize) -> bool {
-        let n = u32::try_from(n_frames).unwrap_or(u32::MAX);
+    fn free_frames(&mut self, want: usize) -> usize {
+        let want = u32::try_from(want).unwrap_or(u32::MAX);
         let returnable = self.completion.size().saturating_sub(self.lent.count());
-        n <= self.tx.free(n).min(returnable)
+        self.tx.free(want).min(returnable) as usize
     }
 
     /// Moves waiting packets into the ring when enough has come back.
@@ -319,28 +353,41 @@ impl Side {
         if self.fair.is_empty() || !self.link.carrier() || !self.limit.refills(now) {
             return;
         }
-        while self.limit.has_room() && self.has_room(MAX_FRAMES) {
+        while self.limit.room() > 0 && self.free_frames(MAX_FRAMES) >= MAX_FRAMES {
             let late = |packet| {
                 drops.add(DropReason::TxLate, 1);
                 cache.free(packet);
             };
             let Some(packet) = self.fair.pop(now, late) else { break };
+            self.limit.add(packet.len() as u64);
             self.push(packet);
         }
         self.tx.submit();
     }
 
     /// Puts a packet into the ring, in which there is room for it.
-    #[inline]
+    #[inline(always)]
     fn push(&mut self, mut packet: XskPacket) {
+        let options = self.finish_checksum(&mut packet);
+        self.count.queued += 1;
+        match packet.into_only_frame() {
+            Ok((frame, segment)) => {
+                let addr = self.lent.lend(frame) + u64::from(segment.offset);
+                self.tx.put(Desc { addr, len: u32::from(segment.len), options });
+            }
+            Err(packet) => self.push_chain(packet, options),
+        }
+    }
+
+    /// A packet of several frames.
+    #[cold]
+    fn push_chain(&mut self, packet: XskPacket, mut options: u32) {
         let n = packet.n_frames();
-        self.limit.add(packet.len() as u64);
-        let mut options = self.finish_checksum(&mut packet);
         for (at, segment) in (1..).zip(packet.segments()) {
             let more = if at < n { Desc::CONTINUED } else { 0 };
             let addr =
                 (u64::from(segment.index) << self.lent.umem().shift()) + u64::from(segment.offset);
-            let _ = self.tx.push(Desc {
+            self.tx.put(Desc {
                 addr,
                 len: u32::from(segment.len),
                 options: std::mem::take(&mut options) | more,
@@ -349,7 +396,6 @@ impl Side {
         packet.into_frames(|frame| {
             self.lent.lend(frame);
         });
-        self.count.queued += 1;
     }
 
     /// Completes the checksum that the packet's sender left to its hardware, or asks the kernel to; the
@@ -505,15 +551,17 @@ impl TxQueue for XskTx {
             cache.free_all(bin);
             return;
         }
+        let mut room = self.side.room(bin.len());
         for packet in bin.drain(..) {
             let queued = self
                 .localize(packet, cache)
-                .and_then(|packet| self.side.accept(packet, (&mut *cache, drops), now));
+                .and_then(|packet| self.side.accept(packet, &mut room, (&mut *cache, drops), now));
             if let Err((packet, reason)) = queued {
                 drops.add(reason, 1);
                 cache.free(packet);
             }
         }
+        self.side.limit.add(room.used);
         self.side.tx.submit();
         self.side.gauge();
     }

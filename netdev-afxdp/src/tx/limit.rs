@@ -46,13 +46,13 @@ impl ByteLimit {
         self.limit
     }
 
-    /// True while another packet may be handed over.
+    /// How many bytes may be handed over now; the last packet may go beyond.
     #[inline]
-    pub(super) fn has_room(&self) -> bool {
-        self.outstanding < self.limit
+    pub(super) fn room(&self) -> u64 {
+        self.limit.saturating_sub(self.outstanding)
     }
 
-    /// A packet is handed over.
+    /// So many bytes are handed over.
     #[inline]
     pub(super) fn add(&mut self, bytes: u64) {
         self.outstanding += bytes;
@@ -118,7 +118,7 @@ mod tests {
                 sent += done;
             }
             if limit.refills(now) {
-                while limit.has_room() {
+                while limit.room() > 0 {
                     limit.add(1500);
                     debt += 1500;
                 }
