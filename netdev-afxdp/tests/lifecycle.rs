@@ -185,12 +185,14 @@ fn frames_in_a_devices_queue_are_kept_until_the_queue_is_unbound() {
         let umem = umem(4096);
         let mut a = End::open(&wire.near, umem, in_mode("m1", XdpMode::Generic));
         a.enqueue((0..500).map(|n| packet(n, 1000)));
-        a.flush_all(LIMIT);
+        a.flush();
+        let taken = a.port.tx.stats().packets.get();
+        assert!(taken >= 60, "{taken} packets went to the kernel");
         let (drains, drops) = a.close();
-        assert_eq!(drops.total(), 0);
+        assert_eq!((drops.total(), drops.get(DropReason::TxFlushed)), (500 - taken, 500 - taken));
         let drains = reclaim(&wire.near, drains);
         assert_eq!(drains.len(), 2, "the device has the packets");
-        assert!(umem.ledger().quarantined >= 1024 + 400, "{:?}", umem.ledger());
+        assert!(umem.ledger().quarantined >= 1024 + taken - 6, "{:?}", umem.ledger());
         assert_balanced(umem);
         wire.near.ip("link set m1 down").unwrap();
         wire.near.ip("link set m1 name n1").unwrap();
@@ -340,9 +342,10 @@ fn a_device_queue_that_refuses_costs_one_counted_packet_each() {
 fn a_slow_device_is_waited_for_by_timer_and_loses_nothing() {
     let wire = Wire::slow("rate 50mbit burst 5k limit 8m");
     let umem = umem(4096);
-    let options = NetdevOptions { sndbuf: Some(200_000), ..in_mode("m1", XdpMode::Generic) };
+    let options = NetdevOptions { sndbuf: Some(50_000), ..in_mode("m1", XdpMode::Generic) };
     let mut a = End::open(&wire.near, umem, options);
-    assert_eq!(a.enqueue((0..800).map(|n| packet(n, 1400))), 800);
+    // Too few to wait so long that some are dropped.
+    assert_eq!(a.enqueue((0..300).map(|n| packet(n, 1400))), 300);
     a.flush();
     let stats = a.port.tx.stats();
     assert!(stats.eagain.get() > 0 && a.port.tx.queued() > 0, "the buffer is full: {stats:?}");
@@ -352,9 +355,9 @@ fn a_slow_device_is_waited_for_by_timer_and_loses_nothing() {
     assert!(wake.since(now).0 <= 1_000_000, "{wake:?} at {now:?}");
     a.flush_all(LIMIT);
     a.reap_all(LIMIT);
-    eventually("all arrives", LIMIT, || wire.arrived() == 800);
-    assert_eq!((stats.packets.get(), a.port.drops.total()), (800, 0));
-    assert!(stats.kicks.get() < 1200, "far from one call per packet and pass: {stats:?}");
+    eventually("all arrives", LIMIT, || wire.arrived() == 300);
+    assert_eq!((stats.packets.get(), a.port.drops.total()), (300, 0));
+    assert!(stats.kicks.get() < 450, "far from one call per packet and pass: {stats:?}");
     // After silence the first packet leaves at once.
     a.enqueue([packet(1, 60)]);
     a.flush();
