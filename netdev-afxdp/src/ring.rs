@@ -219,7 +219,7 @@ impl<T: Entry> Producer<T> {
 
     /// Writes an entry, visible to the other side after [`Producer::submit`]. False, and nothing is
     /// written, when the ring is full.
-    #[inline]
+    #[cfg(any(test, feature = "testing"))]
     #[must_use]
     pub(crate) fn push(&mut self, entry: T) -> bool {
         let has_room = self.free(1) > 0;
@@ -229,8 +229,8 @@ impl<T: Entry> Producer<T> {
         has_room
     }
 
-    /// As [`push`](Self::push) where [`free`](Self::free) has just said that there is room, which the
-    /// other side only makes more of.
+    /// Writes an entry, visible to the other side after [`Producer::submit`]. [`free`](Self::free) has just said
+    /// that there is room, which the other side only makes more of.
     #[inline]
     pub(crate) fn put(&mut self, entry: T) {
         debug_assert!(self.next.wrapping_sub(self.consumer) < self.size(), "the ring is full");
