@@ -107,14 +107,20 @@ pub enum Problem {
         /// Those there are.
         bridges: Vec<String>,
     },
-    /// A transmit budget that the ring cannot hold.
-    TxBudget {
+    /// Two settings of a port of which one makes the other meaningless.
+    Conflict {
         /// The port.
         port: IfName,
-        /// Its budget.
-        tx_budget: u32,
-        /// Its ring.
-        tx_ring: u32,
+        /// The key to blame.
+        key: &'static str,
+        /// Its value, as TOML.
+        value: String,
+        /// The key that it does not go with.
+        other: &'static str,
+        /// The value of that one, as TOML.
+        other_value: String,
+        /// What to do, as it follows "want ".
+        want: &'static str,
     },
     /// More ports than there are numbers.
     TooManyPorts {
@@ -175,9 +181,9 @@ impl fmt::Display for Problem {
                     bridges => write!(f, "want one of {}", bridges.join(", ")),
                 }
             }
-            Self::TxBudget { port, tx_budget, tx_ring } => write!(
+            Self::Conflict { port, key, value, other, other_value, want } => write!(
                 f,
-                "port \"{port}\": tx-budget is {tx_budget}: want at most tx-ring, which is {tx_ring}"
+                "port \"{port}\": {key} is {value} while {other} is {other_value}: want {want}"
             ),
             Self::TooManyPorts { n_ports } => {
                 write!(f, "{n_ports} ports: want at most {}", xvs_datapath::PortNo::MAX)

@@ -6,6 +6,7 @@
 //! documentation. The reader, the printer, the options of `xvsctl port add` and the commented example
 //! file are all made from it. Nothing here touches the system, but [`load`], which reads one file.
 
+mod conflicts;
 mod diff;
 mod error;
 mod example;

@@ -199,6 +199,20 @@ settings! {
         tx_budget "tx-budget": Auto<u32>, Range(32, 32768), Optional Auto::Auto, Recreate;
         /// The socket's send buffer in bytes; auto makes it as large as a full transmit ring needs.
         sndbuf "sndbuf": Auto<u32>, Range(4096, 1 << 30), Optional Auto::Auto, Recreate;
+        /// How many packets the kernel hands to the device together, at most tx-budget; 0: one by one. This
+        /// is XDP_GENERIC_XMIT_BATCH, which no released kernel has yet and whose number is not settled:
+        /// `xvsctl port show` says whether it is in force or unsupported. Where it is there, take 32.
+        xmit_batch "xmit-batch": u32, Range(0, 32768), Optional 0, Recreate;
+        /// Busy polling: the thread runs the driver's receive routine itself whenever its ring is empty,
+        /// instead of waiting for an interrupt. 0: off. Any other value switches it on: an AF_XDP socket
+        /// polls once at each call, however many microseconds (SO_BUSY_POLL) are allowed. It costs a
+        /// system call at each turn of an idle thread.
+        busy_poll_us "busy-poll-us": u32, Range(0, 10_000), Optional 0, Recreate;
+        /// The most packets of one such poll (SO_BUSY_POLL_BUDGET); auto takes 64.
+        busy_poll_budget "busy-poll-budget": Auto<u32>, Range(1, 65_535), Optional Auto::Auto, Recreate;
+        /// Ask the kernel to leave the queue to busy polling (SO_PREFER_BUSY_POLL). It holds interrupts
+        /// back only on devices whose napi_defer_hard_irqs and gro_flush_timeout are set.
+        prefer_busy_poll "prefer-busy-poll": bool, Any, Optional false, Recreate;
         /// Number of the port in flows and rules; auto takes the lowest free one.
         port_no "port-no": Auto<u32>, Range(1, PortNo::MAX.0), Optional Auto::Auto, Identity;
         /// Take the interface even if it carries the default route, and replace an XDP program that

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::conflicts;
 use crate::kinds::Auto;
 use crate::{
     Bridge, Control, Datapath, Error, Errors, General, Log, Pmd, Port, Problem, Section, Subject,
@@ -109,12 +110,9 @@ impl Topology {
             let (section, key, depends) = (Port::NAME, "bridge", &[Bridge::NAME] as &[_]);
             faults.push(Fault { section, index, key, problem, depends });
         }
-        if let Auto::Fixed(tx_budget) = port.tx_budget
-            && tx_budget > port.tx_ring
-        {
-            let (port, tx_ring) = (port.name.clone(), port.tx_ring);
-            let problem = Problem::TxBudget { port, tx_budget, tx_ring };
-            let (section, key) = (Port::NAME, "tx-budget");
+        for conflict in conflicts::of(port) {
+            let (section, key) = (Port::NAME, conflict.key);
+            let problem = conflict.problem(port);
             faults.push(Fault { section, index, key, problem, depends: &[] });
         }
     }

@@ -50,8 +50,8 @@ fn an_unknown_key_is_named_with_its_line_and_the_nearest() {
     assert_eq!(
         errors(&text),
         "15:1: port \"v1\": unknown key \"tx-buget\", did you mean \"tx-budget\"?: want one of name, \
-         bridge, type, xdp-mode, n-rxq, start-queue, rx-ring, tx-ring, tx-budget, sndbuf, port-no, \
-         force\n"
+         bridge, type, xdp-mode, n-rxq, start-queue, rx-ring, tx-ring, tx-budget, sndbuf, \
+         xmit-batch, busy-poll-us, busy-poll-budget, prefer-busy-poll, port-no, force\n"
     );
     assert_eq!(
         errors("[umen]\n"),
@@ -71,7 +71,7 @@ fn a_wrong_value_is_named_with_what_is_allowed() {
         ("force = 1", "force is 1: want true or false"),
         ("type = \"tap\"", "type is \"tap\": want \"afxdp\""),
         ("sndbuf = 1", "sndbuf is 1: want \"auto\" or a whole number from 4096 to 1073741824"),
-        ("tx-budget = 4096", "tx-budget is 4096: want at most tx-ring, which is 2048"),
+        ("tx-budget = 4096", "tx-budget is 4096 while tx-ring is 2048: want at most tx-ring"),
         (
             "xdp-mode = \"fast\"",
             "xdp-mode is \"fast\": want \"best-effort\", \"native-with-zerocopy\", \"native\" or \

@@ -245,7 +245,8 @@ fn options_make_the_same_port_as_the_file() {
         errors.to_string(),
         "port \"v1\": n-rxq is \"0\": want a whole number from 1 to 64\n\
          port \"v1\": unknown key \"rings\": want one of name, bridge, type, xdp-mode, n-rxq, \
-         start-queue, rx-ring, tx-ring, tx-budget, sndbuf, port-no, force\n\
+         start-queue, rx-ring, tx-ring, tx-budget, sndbuf, xmit-batch, busy-poll-us, \
+         busy-poll-budget, prefer-busy-poll, port-no, force\n\
          port \"v1\": option \"x\" is not of the form key=value\n\
          port \"v1\": bridge c is there twice: want it once"
     );
