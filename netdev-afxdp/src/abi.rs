@@ -3,6 +3,10 @@
 /// Descriptors per `sendto` in copy mode; setsockopt only, since Linux 6.17.
 pub(crate) const XDP_MAX_TX_SKB_BUDGET: libc::c_int = 9;
 
+/// Packets handed to the device together in copy mode; setsockopt only. Proposed, in no released kernel yet,
+/// so the number is not settled; nothing is asked of the kernel unless the user wants it.
+pub(crate) const XDP_GENERIC_XMIT_BATCH: libc::c_int = 10;
+
 /// What the kernel sends per call when it knows no budget option, and the least that it accepts.
 pub(crate) const DEFAULT_TX_BUDGET: u32 = 32;
 

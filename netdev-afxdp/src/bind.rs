@@ -7,7 +7,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 
-use crate::abi::{DEFAULT_TX_BUDGET, Desc, TX_METADATA_LEN, XDP_MAX_TX_SKB_BUDGET};
+use crate::abi::{
+    DEFAULT_TX_BUDGET, Desc, TX_METADATA_LEN, XDP_GENERIC_XMIT_BATCH, XDP_MAX_TX_SKB_BUDGET,
+};
 use crate::error::{Error, Result};
 use crate::link::{LinkState, max_frame_len};
 use crate::mapping::Mapping;
@@ -17,7 +19,7 @@ use crate::socket::{Socket, SocketStats};
 use crate::sys;
 use crate::tx::XskTx;
 use crate::umem::Umem;
-use crate::xsk::{InForce, Mode, Xsk, XskConfig};
+use crate::xsk::{BusyPoll, InForce, Mode, Tunable, Xsk, XskConfig};
 
 /// What the kernel has and lacks, found when the first socket of a group is made.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +82,10 @@ impl Parts {
         if config.tx_ring != 0 {
             set_budget(fd, config, &mut in_force)?;
             set_sndbuf(fd, config, umem, &mut in_force)?;
+            set_xmit_batch(fd, config, &mut in_force)?;
+        }
+        if let Some(busy_poll) = config.busy_poll {
+            set_busy_poll(fd, busy_poll, &mut in_force)?;
         }
         let mut parts = Self::map(socket, config, in_force)?;
         let fd = parts.socket.as_fd();
@@ -141,7 +147,7 @@ impl Parts {
         let Self { rx, tx, fill, completion, socket, in_force } = self;
         let stats = SocketStats::of(&socket);
         let rx = match rx {
-            Some(rx) => Some(XskRx::new(umem, rx, fill, in_force.zero_copy, Arc::clone(&socket))?),
+            Some(rx) => Some(XskRx::new(umem, (rx, fill), &in_force, Arc::clone(&socket))?),
             None => None,
         };
         let tx = match tx {
@@ -224,8 +230,8 @@ fn set_sndbuf(
 ) -> Result<()> {
     let rx_room = u32::try_from(umem.rx_room()).unwrap_or(u32::MAX);
     let descriptor = max_frame_len(config.mtu).min(rx_room);
-    in_force.sndbuf_full_ring = truesize(descriptor).saturating_mul(config.tx_ring);
-    let want = config.sndbuf.unwrap_or(in_force.sndbuf_full_ring);
+    in_force.truesize = truesize(descriptor);
+    let want = config.sndbuf.unwrap_or_else(|| in_force.sndbuf_full_ring());
     // The kernel doubles what it is given, and takes what is negative for 0.
     let half = want.div_ceil(2).min(MAX_HALF_SNDBUF);
     if sys::set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &half).is_err() {
@@ -236,6 +242,42 @@ fn set_sndbuf(
     in_force.sndbuf = sys::get_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF)
         .map_err(|source| system("cannot read the send buffer", source))?;
     Ok(())
+}
+
+/// Sets how many packets the kernel hands to the device together, if that is wanted. To be done after the
+/// budget, which is the most.
+fn set_xmit_batch(fd: BorrowedFd<'_>, config: &XskConfig, in_force: &mut InForce) -> Result<()> {
+    let batch = config.xmit_batch.min(in_force.tx_budget);
+    if batch != 0 {
+        in_force.xmit_batch =
+            tune(fd, libc::SOL_XDP, (XDP_GENERIC_XMIT_BATCH, "xmit-batch"), batch)?;
+    }
+    Ok(())
+}
+
+/// Switches busy polling on.
+fn set_busy_poll(fd: BorrowedFd<'_>, wanted: BusyPoll, in_force: &mut InForce) -> Result<()> {
+    let set = |option, name, value| tune(fd, libc::SOL_SOCKET, (option, name), value);
+    in_force.busy_poll_us = set(libc::SO_BUSY_POLL, "busy-poll-us", wanted.us)?;
+    in_force.busy_poll_budget = set(libc::SO_BUSY_POLL_BUDGET, "busy-poll-budget", wanted.budget)?;
+    if wanted.prefer {
+        in_force.prefer_busy_poll = set(libc::SO_PREFER_BUSY_POLL, "prefer-busy-poll", 1)?;
+    }
+    Ok(())
+}
+
+/// Sets an option that not every kernel knows.
+fn tune(
+    fd: BorrowedFd<'_>,
+    level: i32,
+    (option, name): (i32, &str),
+    value: u32,
+) -> Result<Tunable> {
+    match sys::set_option(fd, level, option, &value) {
+        Ok(()) => Ok(Tunable::InForce(value)),
+        Err(error) if errno(&error) == libc::ENOPROTOOPT => Ok(Tunable::Unsupported),
+        Err(error) => Err(system(format!("cannot set {name} to {value}: leave it out"), error)),
+    }
 }
 
 /// Half of the largest send buffer.

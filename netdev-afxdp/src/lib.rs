@@ -56,4 +56,4 @@ pub use socket::{KernelStats, Quarantine, SocketStats};
 pub use stats::{RxStats, TxStats};
 pub use tx::XskTx;
 pub use umem::{Hugepages, Umem, UmemConfig};
-pub use xsk::{InForce, Mode, UmemGroup, Xsk, XskConfig};
+pub use xsk::{BusyPoll, InForce, Mode, Tunable, UmemGroup, Xsk, XskConfig};

@@ -17,7 +17,7 @@ use crate::link::{LinkState, max_mtu};
 use crate::program::{Attach, AttachMode, RedirectProgram};
 use crate::socket::{Quarantine, SocketStats};
 use crate::umem::Umem;
-use crate::xsk::{Mode, UmemGroup, Xsk, XskConfig, is_bindable};
+use crate::xsk::{BusyPoll, Mode, UmemGroup, Xsk, XskConfig, is_bindable};
 
 #[cfg(test)]
 mod tests;
@@ -74,6 +74,10 @@ pub struct NetdevOptions<'a> {
     pub tx_budget: Option<u32>,
     /// Send buffer in bytes, or what a full ring needs.
     pub sndbuf: Option<u32>,
+    /// Packets that the kernel hands to the device together; 0: one by one.
+    pub xmit_batch: u32,
+    /// Busy polling, if wanted.
+    pub busy_poll: Option<BusyPoll>,
     /// Replace the program of somebody else.
     pub force: bool,
 }
@@ -91,6 +95,8 @@ impl<'a> NetdevOptions<'a> {
             tx_ring: 2048,
             tx_budget: None,
             sndbuf: None,
+            xmit_batch: 0,
+            busy_poll: None,
             force: false,
         }
     }
@@ -363,6 +369,8 @@ impl Opened {
                 tx_ring: options.tx_ring,
                 tx_budget: options.tx_budget,
                 sndbuf: options.sndbuf,
+                xmit_batch: options.xmit_batch,
+                busy_poll: options.busy_poll,
                 mtu: device.mtu,
             };
             sockets.push((queue, group.open(&config, Arc::clone(&link))?));

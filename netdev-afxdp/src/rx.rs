@@ -20,6 +20,7 @@ use crate::socket::{Quarantine, Socket};
 use crate::stats::RxStats;
 use crate::sys;
 use crate::umem::Umem;
+use crate::xsk::{InForce, Tunable};
 
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,8 @@ pub struct XskRx {
     /// Frames with the kernel.
     lent: Lent,
     zero_copy: bool,
+    /// A call runs the driver's receive routine.
+    busy_poll: bool,
     /// In the middle of a packet that is too long; the rest of it is thrown away.
     skipping: bool,
     /// Used only when the thread's cache has frames of another packet memory.
@@ -55,14 +58,16 @@ enum Next {
 impl XskRx {
     pub(crate) fn new(
         umem: &'static Umem,
-        rx: Consumer<Desc>,
-        fill: Producer<u64>,
-        zero_copy: bool,
+        (rx, fill): (Consumer<Desc>, Producer<u64>),
+        in_force: &InForce,
         socket: Arc<Socket>,
     ) -> Result<Self> {
+        let &InForce { zero_copy, busy_poll_us, .. } = in_force;
+        let busy_poll = matches!(busy_poll_us, Tunable::InForce(_));
         let stats = Arc::new(RxStats::default());
         let lent = Lent::to_rx(umem, &stats)?;
-        Ok(Self { rx, fill, lent, zero_copy, skipping: false, own_cache: None, stats, socket })
+        let (skipping, own_cache) = (false, None);
+        Ok(Self { rx, fill, lent, zero_copy, busy_poll, skipping, own_cache, stats, socket })
     }
 
     /// Its counters.
@@ -228,6 +233,9 @@ impl RxQueue for XskRx {
             self.stats.packets.add(packets);
             self.stats.bytes.add(bytes);
             self.stats.filled.set(u64::from(self.lent.count()));
+        } else if self.busy_poll {
+            self.stats.wakeups.add(1);
+            sys::kick_fill(self.socket.as_fd());
         }
         self.refill(cache);
         batch.len() - before

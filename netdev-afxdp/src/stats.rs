@@ -14,7 +14,8 @@ pub struct RxStats {
     /// Descriptors whose address is not lent to this ring, or whose data does not lie in its frame;
     /// their packets are not in `packets`.
     pub bad_descriptors: Counter,
-    /// System calls that asked the kernel to look at the fill ring (zero-copy only).
+    /// System calls that asked the kernel to look at the fill ring (zero-copy) or to poll the device (busy
+    /// polling).
     pub wakeups: Counter,
     /// Gauge: frames with the kernel to receive into.
     pub filled: Counter,

@@ -84,7 +84,7 @@ pub(crate) fn kick_tx(fd: BorrowedFd<'_>) -> Result<(), i32> {
     if rc >= 0 { Ok(()) } else { Err(io::Error::last_os_error().raw_os_error().unwrap_or(0)) }
 }
 
-/// Asks the driver to look at the fill ring. A failure shows as no packets, and it is asked again.
+/// Asks the driver to look at the fill ring, and with busy polling at its device. A failure shows as no packets, and it is asked again.
 #[inline]
 pub(crate) fn kick_fill(fd: BorrowedFd<'_>) {
     let (fd, flags) = (fd.as_raw_fd(), libc::MSG_DONTWAIT);

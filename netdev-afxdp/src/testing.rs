@@ -45,7 +45,7 @@ pub fn port(umem: &'static Umem, ring: u32) -> Result<(XskRx, XskTx, Wire)> {
     let (completion, completed) = pair::<u64>(ring, 0)?;
     let in_force = InForce { tx_budget: 256, tx_metadata: true, ..InForce::default() };
     let link = Arc::new(LinkState::new(true, 1500));
-    let rx_half = XskRx::new(umem, received, to_fill, false, Arc::clone(&socket))?;
+    let rx_half = XskRx::new(umem, (received, to_fill), &in_force, Arc::clone(&socket))?;
     let tx_half = XskTx::new(umem, (to_send, completed), &in_force, (link, socket))?;
     let wire = Wire { umem, rx, fill, tx, completion, _peer: peer };
     Ok((rx_half, tx_half, wire))

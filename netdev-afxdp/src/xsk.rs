@@ -51,8 +51,35 @@ pub struct XskConfig {
     pub tx_budget: Option<u32>,
     /// Send buffer in force, bytes; `None`: so that a full tx ring fits.
     pub sndbuf: Option<u32>,
+    /// Packets that the kernel hands to the device together, at most the budget in force; 0: one by one.
+    pub xmit_batch: u32,
+    /// Busy polling, if wanted.
+    pub busy_poll: Option<BusyPoll>,
     /// MTU of the interface, for `sndbuf: None`.
     pub mtu: u32,
+}
+
+/// How a socket's calls run the driver's receive routine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BusyPoll {
+    /// Microseconds (SO_BUSY_POLL), at least 1; an AF_XDP socket polls once at each call, whatever the number.
+    pub us: u32,
+    /// The most packets of one poll (SO_BUSY_POLL_BUDGET), 1 to 65535.
+    pub budget: u32,
+    /// Ask the kernel to leave the queue to it (SO_PREFER_BUSY_POLL).
+    pub prefer: bool,
+}
+
+/// A setting that not every kernel knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tunable {
+    /// Not asked for.
+    #[default]
+    Off,
+    /// With this value.
+    InForce(u32),
+    /// The kernel does not know it.
+    Unsupported,
 }
 
 /// What a socket is: the values in force.
@@ -68,14 +95,30 @@ pub struct InForce {
     pub budget_supported: bool,
     /// Send buffer, bytes, as the kernel counts it.
     pub sndbuf: u32,
-    /// What a full tx ring of packets of the MTU needs, bytes.
-    pub sndbuf_full_ring: u32,
+    /// What a packet of the MTU is charged to it, bytes.
+    pub truesize: u32,
+    /// Packets that the kernel hands to the device together.
+    pub xmit_batch: Tunable,
+    /// Microseconds of busy polling.
+    pub busy_poll_us: Tunable,
+    /// Packets of one busy poll.
+    pub busy_poll_budget: Tunable,
+    /// 1: the kernel leaves the queue to busy polling.
+    pub prefer_busy_poll: Tunable,
     /// The device reads and writes the packet memory.
     pub zero_copy: bool,
     /// Packets of several frames are possible.
     pub multi_buffer: bool,
     /// The kernel completes checksums on request.
     pub tx_metadata: bool,
+}
+
+impl InForce {
+    /// What a full tx ring of packets of the MTU needs of the send buffer, bytes.
+    #[must_use]
+    pub fn sndbuf_full_ring(&self) -> u32 {
+        self.truesize.saturating_mul(self.tx_ring)
+    }
 }
 
 /// A bound socket: its halves, which go to their owners, and what stays with the port.
@@ -217,6 +260,8 @@ pub(crate) fn is_bindable(ifindex: u32, queue: QueueId) -> bool {
         tx_ring: 0,
         tx_budget: None,
         sndbuf: None,
+        xmit_batch: 0,
+        busy_poll: None,
         mtu: 0,
     };
     let features = Features { multi_buffer: false, tx_metadata: false };

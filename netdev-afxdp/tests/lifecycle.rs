@@ -33,6 +33,8 @@ fn bind(ns: &Netns, mut group: UmemGroup, queue: u32) -> (UmemGroup, Result<Xsk,
             tx_ring: 64,
             tx_budget: None,
             sndbuf: None,
+            xmit_batch: 0,
+            busy_poll: None,
             mtu: device.mtu,
         };
         let xsk = group.open(&config, Arc::new(LinkState::new(true, device.mtu)));

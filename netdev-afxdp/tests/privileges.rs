@@ -64,7 +64,7 @@ fn child_opens() {
     match Netdev::open(&mut UmemGroups::new(umem), &options("v1")) {
         Ok((netdev, sockets)) => {
             let in_force = sockets.first().unwrap().1.in_force;
-            let full = in_force.sndbuf >= in_force.sndbuf_full_ring;
+            let full = in_force.sndbuf >= in_force.sndbuf_full_ring();
             println!("opened with {}, send buffer for a full ring: {full}", netdev.mode());
         }
         Err(error) => println!("{error}"),

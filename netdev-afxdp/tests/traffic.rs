@@ -8,10 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use support::{
-    End, Port, Wire, assert_balanced, assert_idle, contents, in_mode, number, options, packet, umem,
+    End, Port, Wire, assert_balanced, assert_idle, contents, eventually, in_mode, number, options,
+    packet, umem,
 };
 use xvs_datapath::{DropReason, Nanos, Packet, RxQueue, TxQueue};
-use xvs_netdev_afxdp::{Device, FrameCache, NetdevOptions, Umem, UmemConfig, XdpMode};
+use xvs_netdev_afxdp::{
+    BusyPoll, Device, FrameCache, NetdevOptions, Tunable, Umem, UmemConfig, XdpMode,
+};
 
 const LIMIT: Duration = Duration::from_secs(5);
 
@@ -168,7 +171,7 @@ fn the_tx_budget_is_what_one_call_takes() {
 /// Opens `v1` again once the kernel has released the queue.
 fn open_when_free(wire: &Wire, umem: &'static Umem, options: NetdevOptions<'static>) -> End {
     let ns = &wire.near;
-    support::eventually("the queue is released", LIMIT, || {
+    eventually("the queue is released", LIMIT, || {
         let bound = ns.enter(move || Ok(Device::find(options.name).unwrap().is_queue_bound(0)));
         bound.unwrap() == Some(false)
     });
@@ -185,7 +188,7 @@ fn the_send_buffer_holds_a_full_ring_even_if_nothing_leaves() {
         let options = NetdevOptions { tx_budget: Some(1024), ..in_mode("m1", XdpMode::Generic) };
         let mut a = End::open(&wire.near, umem, options);
         let in_force = a.port.in_force;
-        assert!(in_force.sndbuf >= in_force.sndbuf_full_ring, "{in_force:?}");
+        assert!(in_force.sndbuf >= in_force.sndbuf_full_ring(), "{in_force:?}");
         let stats = a.port.tx.stats();
         // A link that was fast may have all of the ring when it becomes slow.
         while stats.limit_bytes.get() <= 1024 * len as u64 {
@@ -329,4 +332,36 @@ fn halves_in_threads_of_their_own_share_the_memory() {
         end.close_all();
     }
     assert_idle(umem);
+}
+
+#[test]
+fn what_the_kernel_makes_of_batched_sends_and_busy_polling_is_reported() {
+    let wire = Wire::new("");
+    let busy_poll = Some(BusyPoll { us: 20, budget: 16, prefer: true });
+    let wanted = NetdevOptions { xmit_batch: 64, tx_budget: Some(32), busy_poll, ..options("v1") };
+    let mut a = End::open(&wire.near, umem(2048), wanted);
+    let in_force = a.port.in_force;
+    // A batch is never larger than the budget.
+    assert!(
+        matches!(in_force.xmit_batch, Tunable::InForce(32) | Tunable::Unsupported),
+        "{in_force:?}"
+    );
+    assert_eq!(in_force.busy_poll_us, Tunable::InForce(20));
+    assert_eq!(in_force.busy_poll_budget, Tunable::InForce(16));
+    assert_eq!(in_force.prefer_busy_poll, Tunable::InForce(1));
+    let mut b = End::open(&wire.far, umem(2048), options("e0"));
+    assert_eq!(b.port.in_force.busy_poll_us, Tunable::Off);
+    b.enqueue((0..100).map(|number| packet(number, 60)));
+    b.flush_all(LIMIT);
+    let mut numbers = Vec::new();
+    eventually("all arrive", LIMIT, || {
+        numbers.extend(a.receive());
+        numbers.len() == 100
+    });
+    a.receive();
+    assert!(a.port.rx.stats().wakeups.get() > 0, "an empty ring polls the device");
+    b.receive();
+    assert_eq!(b.port.rx.stats().wakeups.get(), 0);
+    a.close_all();
+    b.close_all();
 }

@@ -6,7 +6,7 @@ mod stats;
 mod thread;
 mod txq;
 
-pub use pass::{Pmd, PmdConfig, RxSlot, TxSlot};
+pub use pass::{Pmd, PmdConfig, RxSlot, TxSlot, most_per_pass};
 pub use sleep::{Sleeper, Waker};
 pub use stats::PmdStats;
 pub use thread::{PmdError, PmdHandle, thread_name};

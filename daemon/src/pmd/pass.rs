@@ -18,10 +18,17 @@ use super::{PmdStats, Sleeper, TxHandle};
 /// Idle time after which a thread that may sleep does so.
 const LINGER: Nanos = Nanos(50_000);
 
-/// While full batches come, so many packets of a queue are taken in one pass: what has piled up leaves
-/// in one call, for which the kernel's budget is 256 unless it was set, and other queues wait no longer
-/// than for the largest batch.
-const BACKLOG_PER_PASS: u64 = 256;
+/// While full batches come, up to so many packets of a queue are taken in one pass: what has piled up
+/// leaves in one call, for which the kernel's budget is 256 unless it was set, and other queues wait no
+/// longer than for the largest batch.
+const BACKLOG_PER_PASS: u64 = PacketBatch::<()>::MAX as u64;
+
+/// The most packets that one pass takes from a receive queue.
+#[must_use]
+pub fn most_per_pass(batch_size: u64) -> u64 {
+    let batch = batch_size.max(1);
+    BACKLOG_PER_PASS / batch * batch
+}
 
 /// Flows checked in one pass at most; bounds how long revalidation holds a packet back.
 const REVALIDATE_PER_PASS: usize = 64;
@@ -180,6 +187,7 @@ impl Pmd {
     pub fn pass(&mut self, now: Nanos) -> u64 {
         self.account(now);
         let mut received = 0;
+        let most = most_per_pass(self.config.batch_size as u64);
         for slot in &mut self.rxqs {
             slot.in_pass = 0;
             loop {
@@ -195,7 +203,7 @@ impl Pmd {
                     upcall: &*self.switch,
                 };
                 self.datapath.process(slot.port, &mut self.batch, &mut env);
-                if n < self.config.batch_size || slot.in_pass >= BACKLOG_PER_PASS {
+                if n < self.config.batch_size || slot.in_pass >= most {
                     break;
                 }
             }

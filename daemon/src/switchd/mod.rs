@@ -13,6 +13,7 @@ mod ports;
 mod report;
 mod threads;
 mod usage;
+mod values;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

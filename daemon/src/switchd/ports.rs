@@ -12,11 +12,11 @@
 use std::sync::{Arc, Mutex};
 
 use slog::{info, warn};
-use xvs_config::{Auto, Port as Settings, XdpMode};
+use xvs_config::{Port as Settings, XdpMode};
 use xvs_datapath::{Counter, DropCounters, Nanos, PortNo, QueueId};
 use xvs_netdev_afxdp::{
-    FrameCache, InForce, Netdev, NetdevOptions, RxStats, SocketStats, TxStats, XdpMode as Mode,
-    Xsk, XskTx,
+    BusyPoll, FrameCache, InForce, Netdev, NetdevOptions, RxStats, SocketStats, TxStats,
+    XdpMode as Mode, Xsk, XskTx,
 };
 
 use super::threads::Thread;
@@ -32,6 +32,9 @@ const MAX_PAUSE: Nanos = Nanos::from_secs(1);
 /// How long the kernel may need to release the queue of a closed socket, at most: packets of it wait in
 /// the queue of a slow link.
 const RELEASED_WITHIN: Nanos = Nanos::from_secs(30);
+
+/// Packets of one busy poll when none is configured: what the kernel's own polls take.
+const AUTO_BUSY_POLL_BUDGET: u32 = 64;
 
 /// A port that is wanted.
 #[derive(Debug)]
@@ -135,6 +138,12 @@ fn options(port: &Settings) -> NetdevOptions<'_> {
         tx_ring: port.tx_ring,
         tx_budget: port.tx_budget.fixed(),
         sndbuf: port.sndbuf.fixed(),
+        xmit_batch: port.xmit_batch,
+        busy_poll: (port.busy_poll_us != 0).then(|| BusyPoll {
+            us: port.busy_poll_us,
+            budget: port.busy_poll_budget.fixed().unwrap_or(AUTO_BUSY_POLL_BUDGET),
+            prefer: port.prefer_busy_poll,
+        }),
         force: port.force,
     }
 }
@@ -235,6 +244,7 @@ impl Switchd {
             self.take_down(settings, bound);
             return Err(error.into());
         }
+        self.warn_of_values(settings, &bound.queues, self.running.pmd.batch_size);
         Ok(bound)
     }
 
@@ -427,13 +437,5 @@ impl Switchd {
         let draining = (!self.draining.is_empty()).then_some(Nanos::from_millis(20));
         let retries = self.ports.values().filter_map(retry);
         retries.chain(draining).min().unwrap_or(Nanos::from_secs(1)).min(Nanos::from_secs(1))
-    }
-}
-
-/// A number, or nothing when the daemon chose.
-pub(super) fn configured<T: ToString>(value: Auto<T>) -> String {
-    match value {
-        Auto::Auto => "auto".to_owned(),
-        Auto::Fixed(value) => value.to_string(),
     }
 }

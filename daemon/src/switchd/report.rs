@@ -3,12 +3,12 @@
 use xvs_datapath::{Counter, Nanos};
 use xvs_netdev_afxdp::{RxStats, TxStats};
 
-use super::Switchd;
-use super::ports::{Port, Queue, State, configured};
+use super::ports::{Port, Queue, State};
 use super::threads::Baseline;
+use super::{Switchd, values};
 use crate::ctl::{
     BridgeInfo, Feature, Kicks, PmdProgress, PmdRxqs, PmdStats, PortInfo, PortState, QueueInfo,
-    RxqInfo, Setting, Status, Traffic, XskCounters,
+    RxqInfo, Status, Traffic, XskCounters,
 };
 use crate::pmd::thread_name;
 
@@ -95,11 +95,10 @@ impl Switchd {
             start_queue: settings.start_queue,
             rx_ring: settings.rx_ring,
             tx_ring: settings.tx_ring,
-            tx_budget: Setting { configured: configured(settings.tx_budget), in_force: None },
-            sndbuf: Setting { configured: configured(settings.sndbuf), in_force: None },
-            batch: self.running.pmd.batch_size,
             ..PortInfo::default()
         };
+        let in_force = port.queues().first().map(|queue| &queue.in_force);
+        values::show(&mut info, settings, in_force, self.running.pmd.batch_size);
         match &port.state {
             State::Waiting(waiting) => {
                 info.state = waiting.state;
@@ -117,10 +116,6 @@ impl Switchd {
                 info.stepped_down = bound.netdev.stepped_down().map(str::to_owned);
                 info.passed_to_stack = bound.netdev.unbound_packets().unwrap_or(0);
                 info.queues = bound.queues.iter().map(|queue| self.queue_info(queue)).collect();
-                if let Some(queue) = bound.queues.first() {
-                    info.tx_budget.in_force = Some(queue.in_force.tx_budget.into());
-                    info.sndbuf.in_force = Some(queue.in_force.sndbuf.into());
-                }
                 add_queues(&mut info, port);
             }
         }

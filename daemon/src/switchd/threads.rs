@@ -141,10 +141,16 @@ impl Switchd {
         if !other_cores {
             let (config, datapath) =
                 (pmd_config(pmd), datapath_config(pmd, &self.running.datapath));
-            return self.each_thread(move |pmd| {
+            self.each_thread(move |pmd| {
                 pmd.set_config(config);
                 pmd.datapath.configure(datapath);
-            });
+            })?;
+            if pmd.batch_size != self.running.pmd.batch_size {
+                for port in self.ports.values() {
+                    self.warn_of_values(&port.settings, port.queues(), pmd.batch_size);
+                }
+            }
+            return Ok(());
         }
         let threads = self.start_threads(pmd)?;
         let ports: Vec<_> = self.ports.keys().copied().collect();

@@ -48,7 +48,7 @@ fn rig(start: u32) -> Rig {
     let umem = Umem::create(config).unwrap();
     let ((rx, to_half), (fill, from_half)) = (pair::<Desc>(RING, start), pair::<u64>(RING, start));
     let socket = Arc::new(Socket::new(File::open("/dev/null").unwrap().into()));
-    let half = XskRx::new(umem, to_half, fill, false, socket).unwrap();
+    let half = XskRx::new(umem, (to_half, fill), &InForce::default(), socket).unwrap();
     let kernel = Kernel { rx, fill: from_half };
     let mut rig = Rig { half, kernel, cache: FrameCache::new(umem, 0), batch: PacketBatch::new(8) };
     rig.half.refill(&mut rig.cache);

@@ -15,6 +15,7 @@ mod flows;
 mod footprint;
 mod lifecycle;
 mod packaging;
+mod queues;
 mod refusals;
 mod runner;
 mod slow_link;
@@ -57,6 +58,8 @@ fn main() -> ExitCode {
         control::garbage_on_the_control_socket,
         control::it_tells_systemd_when_it_is_ready,
         packaging::the_unit_runs_under_systemd,
+        queues::values_that_do_not_fit_are_warned_of,
+        queues::optional_kernel_features_are_shown,
         refusals::bad_commands_are_explained_and_change_nothing,
         refusals::more_queues_than_the_device_has,
         refusals::a_port_of_another_daemon,

@@ -48,8 +48,10 @@ pub struct Traffic {
 pub struct Setting {
     /// As in the configuration: `auto` or a number.
     pub configured: String,
-    /// What the kernel works with; `None` while unbound or where the kernel lacks it.
+    /// What the kernel works with; `None` while unbound and where it is off or unsupported.
     pub in_force: Option<u64>,
+    /// The kernel does not know it.
+    pub unsupported: bool,
 }
 
 /// What handing packets to the kernel took.
@@ -177,6 +179,16 @@ pub struct PortInfo {
     pub tx_budget: Setting,
     /// Send buffer of a socket, bytes.
     pub sndbuf: Setting,
+    /// Packets that the kernel hands to the device together.
+    pub xmit_batch: Setting,
+    /// Microseconds of busy polling.
+    pub busy_poll_us: Setting,
+    /// Packets of one busy poll.
+    pub busy_poll_budget: Setting,
+    /// 1: the kernel leaves the queue to busy polling.
+    pub prefer_busy_poll: Setting,
+    /// Values that do not fit together, each with the remedy.
+    pub warnings: Vec<String>,
     /// Most packets handed over per call.
     pub batch: u32,
     /// Received, over all queues.

@@ -57,10 +57,18 @@ fn settings(port: &PortInfo, out: &mut dyn fmt::Write) -> fmt::Result {
     row(out, "tx-ring", port.tx_ring)?;
     row(out, "tx-budget", setting(&port.tx_budget))?;
     row(out, "sndbuf", setting(&port.sndbuf))?;
-    row(out, "batch", port.batch)
+    row(out, "xmit-batch", setting(&port.xmit_batch))?;
+    row(out, "busy-poll-us", setting(&port.busy_poll_us))?;
+    row(out, "busy-poll-budget", setting(&port.busy_poll_budget))?;
+    row(out, "prefer-busy-poll", setting(&port.prefer_busy_poll))?;
+    row(out, "batch", port.batch)?;
+    port.warnings.iter().try_for_each(|warning| row(out, "WARNING", warning))
 }
 
 fn setting(setting: &Setting) -> String {
+    if setting.unsupported {
+        return format!("{} (unsupported)", setting.configured);
+    }
     format!("{} (in force: {})", setting.configured, known(setting.in_force))
 }
 
