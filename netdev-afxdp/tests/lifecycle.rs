@@ -368,6 +368,23 @@ fn a_slow_device_is_waited_for_by_timer_and_loses_nothing() {
 }
 
 #[test]
+fn a_queue_that_stands_is_thinned_and_one_that_is_full_gives_its_oldest() {
+    let wire = Wire::slow("rate 20mbit burst 5k limit 8m");
+    let umem = umem(4096);
+    let mut a = End::open(&wire.near, umem, in_mode("m1", XdpMode::Generic));
+    // A ring of 1024: 200 too many, and the rest takes more than half a second.
+    assert_eq!(a.enqueue((0..1224).map(|n| packet(n, 1400))), 1224);
+    assert_eq!(a.dropped(DropReason::TxFull), 200);
+    a.flush_all(LIMIT);
+    a.reap_all(LIMIT);
+    let (late, sent) = (a.dropped(DropReason::TxLate), a.port.tx.stats().packets.get());
+    assert!((3..200).contains(&late), "{late} dropped for waiting too long");
+    assert_eq!((sent + late, a.port.drops.total()), (1024, 200 + late));
+    eventually("what was sent arrives", LIMIT, || wire.arrived() == sent);
+    assert_balanced(umem);
+}
+
+#[test]
 fn a_changed_mtu_holds_from_the_next_packet_on() {
     let wire = Wire::new("");
     let umem = umem(4096);
