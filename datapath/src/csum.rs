@@ -13,12 +13,13 @@ mod crc32c;
 mod finish;
 
 pub use finish::{CsumRequest, Unfinished, complete_in_software, unfinished};
+pub(crate) use finish::{MAX_NESTING, inner, outermost};
 
 use crate::Layers;
 use crate::wire::{self, proto};
 
 /// The sum of big-endian 16-bit words; an odd last byte counts as the upper half of a word.
-fn sum(bytes: &[u8]) -> u64 {
+pub(crate) fn sum(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<4>();
     let sum: u64 = words.iter().map(|&word| u64::from(u32::from_be_bytes(word))).sum();
     let tail = match *rest {
@@ -33,7 +34,7 @@ fn sum(bytes: &[u8]) -> u64 {
 /// Adds the carries back in. Not zero unless `sum` is.
 #[inline]
 #[allow(clippy::cast_possible_truncation, reason = "the last step leaves 16 bits")]
-fn fold(sum: u64) -> u16 {
+pub(crate) fn fold(sum: u64) -> u16 {
     let sum = (sum & 0xffff_ffff) + (sum >> 32);
     let sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
     let sum = (sum & 0xffff) + (sum >> 16);
@@ -42,25 +43,25 @@ fn fold(sum: u64) -> u16 {
 
 /// An IP header, as far as checksums need it.
 #[derive(Clone, Copy, Debug)]
-struct Network {
+pub(crate) struct Network {
     /// Where it begins.
-    l3: usize,
-    ipv4: bool,
+    pub(crate) l3: usize,
+    pub(crate) ipv4: bool,
     /// Protocol of the transport header.
-    proto: u8,
+    pub(crate) proto: u8,
     /// Where the transport header begins, in the packet.
-    l4: usize,
+    pub(crate) l4: usize,
     /// Length of the transport header and all after it.
-    len: usize,
-    frag: u8,
+    pub(crate) len: usize,
+    pub(crate) frag: u8,
     /// The destination is not the one that the transport checksum is about.
-    routed: bool,
+    pub(crate) routed: bool,
 }
 
 impl Network {
     /// Reads the header at `l3`. `None` when it is not IP or contradicts itself.
     #[inline]
-    fn read(head: &[u8], l3: usize) -> Option<Self> {
+    pub(crate) fn read(head: &[u8], l3: usize) -> Option<Self> {
         let ip = head.get(l3..)?;
         match ip.first()? >> 4 {
             4 => {
@@ -113,13 +114,13 @@ impl Network {
 
     /// True when `check` is what a stack leaves that wants the hardware to finish the sum.
     #[inline]
-    fn is_unfinished(&self, head: &[u8], check: u16) -> bool {
+    pub(crate) fn is_unfinished(&self, head: &[u8], check: u16) -> bool {
         self.frag == 0 && !self.routed && self.pseudo_sum(head) == Some(check)
     }
 
     /// The folded sum of the pseudo-header.
     #[inline]
-    fn pseudo_sum(&self, head: &[u8]) -> Option<u16> {
+    pub(crate) fn pseudo_sum(&self, head: &[u8]) -> Option<u16> {
         let addresses = sum(head.get(self.addresses())?);
         Some(fold(addresses + self.len as u64 + u64::from(self.proto)))
     }
@@ -270,7 +271,7 @@ impl Checksums {
 }
 
 /// Replaces the 16-bit number at `at`.
-fn update(head: &mut [u8], at: usize, f: impl FnOnce(u16) -> u16) {
+pub(crate) fn update(head: &mut [u8], at: usize, f: impl FnOnce(u16) -> u16) {
     if let Some(field) = head.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
         *field = f(u16::from_be_bytes(*field)).to_be_bytes();
     }

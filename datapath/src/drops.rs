@@ -44,6 +44,8 @@ drop_reasons! {
     NoCarrier => "no_carrier",
     /// The packet is larger than the output port's MTU.
     Mtu => "mtu",
+    /// A sender left the packet to its device to cut (generic mode shows such), and only TCP can be cut here: use native mode, or turn off UDP and SCTP segmentation at the sender.
+    Unsegmented => "unsegmented",
     /// The output queue is full; the flow with the most bytes in it gave this packet.
     TxFull => "tx_full",
     /// It waited too long in the output queue, and so do others of its flow (CoDel).

@@ -33,7 +33,7 @@ struct Gap {
 }
 
 /// Headers of tunnels inside each other that are looked through.
-const MAX_NESTING: usize = 4;
+pub(crate) const MAX_NESTING: usize = 4;
 
 /// Which checksum is unfinished, if one is, of a packet of `total` bytes whose first frame is `head`.
 #[inline]
@@ -93,10 +93,7 @@ fn each_covered<P: Packet>(packet: &P, gap: Gap, f: &mut dyn FnMut(&[u8])) {
 /// Looks for the innermost unfinished checksum.
 #[inline]
 fn find(head: &[u8], layers: Layers) -> Option<Gap> {
-    let l3 = usize::from(layers.l3);
-    if l3 == 0 {
-        return None;
-    }
+    let l3 = outermost(head, layers)?;
     usual(head, l3).unwrap_or_else(|| find_any(head, l3))
 }
 
@@ -163,9 +160,15 @@ fn crc_gap(head: &[u8], ip: &Network) -> Option<Gap> {
     })
 }
 
+/// Where the outermost IP header begins; parsing looks through one tag only.
+#[inline]
+pub(crate) fn outermost(head: &[u8], layers: Layers) -> Option<usize> {
+    if layers.l3 == 0 { inner_eth(head, 0) } else { Some(usize::from(layers.l3)) }
+}
+
 /// Where the IP header inside a tunnel begins.
 #[inline]
-fn inner(head: &[u8], ip: &Network) -> Option<usize> {
+pub(crate) fn inner(head: &[u8], ip: &Network) -> Option<usize> {
     match ip.proto {
         proto::UDP => inner_udp(head, ip.l4),
         proto::GRE => inner_gre(head, ip.l4),

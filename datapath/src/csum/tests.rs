@@ -27,6 +27,7 @@ fn stacks() -> Vec<(PacketBuilder, u16)> {
     let inner = |b: PacketBuilder| b.inner_eth(MAC, MAC);
     vec![
         (eth().ipv4(v4(1), v4(2)), 34),
+        (eth().tag(0x88a8, 5).vlan(6).ipv4(v4(1), v4(2)), 42),
         (eth().vlan(5).ipv4_options(v4(1), v4(2), &[1; 12]), 50),
         (eth().ipv6(v6(1), v6(2), 9), 54),
         (eth().ipv6(v6(1), v6(2), 9).ext(0, &[0; 6]).ext(60, &[0; 14]), 78),
