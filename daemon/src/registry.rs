@@ -109,6 +109,7 @@ metrics! {
     LEDGER: Ledger {
         Counter "packets_rx" "packets" |l| l.packets.rx, "Packets received from the kernel.";
         Counter "packets_copies" "packets" |l| l.packets.copies, "Packets made by copying.";
+        Counter "packets_segments" "packets" |l| l.packets.segments, "Packets more than there were, by cutting those that a sender left to be cut.";
         Counter "packets_injected" "packets" |l| l.packets.injected, "Packets made by the daemon itself.";
         Counter "packets_tx" "packets" |l| l.packets.tx, "Packets that the kernel took.";
         Gauge "packets_queued" "packets" |l| l.packets.queued, "Packets waiting to be sent.";

@@ -81,16 +81,34 @@ impl FrameCache {
     /// need more frames than a packet may have.
     #[must_use]
     pub fn packet(&mut self, bytes: &[u8]) -> Option<XskPacket> {
+        self.packet_with(bytes.len(), |at, place| {
+            if let Some(part) = bytes.get(at..at + place.len()) {
+                place.copy_from_slice(part);
+            }
+        })
+    }
+
+    /// A packet of `len` bytes, its layers not yet known; `fill` gets where each frame's bytes are in the
+    /// packet, and the bytes to write. `None` as [`packet`](Self::packet).
+    pub(crate) fn packet_with(
+        &mut self,
+        len: usize,
+        mut fill: impl FnMut(usize, &mut [u8]),
+    ) -> Option<XskPacket> {
         let room = self.umem.rx_room();
-        let n = bytes.len().div_ceil(room);
+        let n = len.div_ceil(room);
         if n == 0 || n > MAX_FRAMES || !self.reserve(n) {
             return None;
         }
         let offset = self.umem.rx_offset();
-        let mut chunks = bytes.chunks(room);
-        let mut packet = XskPacket::filled(self.umem, self.take()?, offset, chunks.next()?)?;
-        for chunk in chunks {
-            if !self.take().is_some_and(|frame| packet.append_filled(frame, offset, chunk)) {
+        let part = |at| room.min(len - at);
+        let mut packet =
+            XskPacket::filled(self.umem, self.take()?, offset, part(0), |place| fill(0, place))?;
+        for at in (0..len).step_by(room).skip(1) {
+            let appended = self.take().is_some_and(|frame| {
+                packet.append_filled(frame, offset, part(at), |place| fill(at, place))
+            });
+            if !appended {
                 self.free(packet);
                 return None;
             }

@@ -9,7 +9,7 @@
 //! | `device`, `netlink` | network devices: queues, addresses, events |
 //! | `xsk`, `bind`, `socket` | making sockets, all over one packet memory |
 //! | `netdev` | a device as a port: program, sockets and mode together |
-//! | `rx`, `tx`, `link`, `stats` | their two halves, which move packets |
+//! | `rx`, `tx`, `segment`, `link`, `stats` | their two halves, which move packets |
 //! | `ring`, `mapping`, `abi`, `sys` | the kernel's rings and calls |
 //!
 //! This is the only crate with `unsafe`, and only in the files that say so at their head.
@@ -32,6 +32,7 @@ mod pool;
 mod program;
 mod ring;
 mod rx;
+mod segment;
 mod socket;
 mod stats;
 mod sys;

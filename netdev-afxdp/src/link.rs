@@ -53,6 +53,16 @@ impl LinkState {
         let plain = self.mtu().saturating_add(ETHERNET) as usize;
         len <= plain || (len <= plain + TAG as usize && is_tagged(head))
     }
+
+    /// The longest frame that a link with this MTU brings: with up to two tags.
+    pub(crate) fn longest_received(&self) -> u32 {
+        self.mtu().saturating_add(ETHERNET + 2 * TAG)
+    }
+}
+
+/// How long a frame that starts with `head` may be at this MTU.
+pub(crate) fn frame_limit(mtu: u32, head: &[u8]) -> usize {
+    mtu.saturating_add(if is_tagged(head) { ETHERNET + TAG } else { ETHERNET }) as usize
 }
 
 /// The longest frame that an interface with this MTU sends.

@@ -373,7 +373,13 @@ impl Opened {
                 busy_poll: options.busy_poll,
                 mtu: device.mtu,
             };
-            sockets.push((queue, group.open(&config, Arc::clone(&link))?));
+            let mut xsk = group.open(&config, Arc::clone(&link))?;
+            if mode == XdpMode::Generic
+                && let Some(rx) = &mut xsk.rx
+            {
+                rx.mark_uncut(Arc::clone(&link));
+            }
+            sockets.push((queue, xsk));
         }
         // The first socket of a group finds out.
         check_mtu(device, group)?;

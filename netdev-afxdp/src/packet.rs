@@ -24,6 +24,7 @@ pub struct XskPacket {
     offset: u16,
     head_len: u16,
     layers: Layers,
+    own_mtu: u16,
     n: u8,
 }
 
@@ -49,7 +50,8 @@ impl XskPacket {
             Some((offset, head_len)) => {
                 let last = frame.index();
                 let layers = Layers::default();
-                Ok(Self { umem, first: frame, last, len, offset, head_len, layers, n: 1 })
+                let first = frame;
+                Ok(Self { umem, first, last, len, offset, head_len, layers, own_mtu: 0, n: 1 })
             }
             None => Err(frame),
         }
@@ -77,6 +79,18 @@ impl XskPacket {
     #[must_use]
     pub fn umem(&self) -> &'static Umem {
         self.umem
+    }
+
+    /// The MTU of the port that it came from, if it is larger than packets on that link can be: a local
+    /// stack left it to the device to cut.
+    #[inline]
+    pub(crate) fn own_mtu(&self) -> Option<u32> {
+        (self.own_mtu != 0).then(|| u32::from(self.own_mtu))
+    }
+
+    /// Notes that it is larger than the MTU of the port that it came from.
+    pub(crate) fn exceeds(&mut self, mtu: u32) {
+        self.own_mtu = u16::try_from(mtu).unwrap_or(u16::MAX);
     }
 
     /// Where its frames are, in order.
@@ -116,18 +130,19 @@ impl XskPacket {
         }
     }
 
-    /// A packet of one frame with a copy of `bytes` at `offset`; without room for them the frame is
-    /// freed.
+    /// A packet of one frame with `len` bytes at `offset`, which `fill` writes; without room for them the
+    /// frame is freed.
     pub(crate) fn filled(
         umem: &'static Umem,
         frame: Frame,
         offset: u16,
-        bytes: &[u8],
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
     ) -> Option<Self> {
-        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
         match Self::new(umem, frame, u32::from(offset), len) {
             Ok(mut packet) => {
-                packet.head_mut().copy_from_slice(bytes);
+                fill(packet.head_mut());
                 Some(packet)
             }
             Err(frame) => {
@@ -137,18 +152,31 @@ impl XskPacket {
         }
     }
 
-    /// Adds a frame with a copy of `bytes` at `offset`; without room for them the frame is freed.
-    pub(crate) fn append_filled(&mut self, frame: Frame, offset: u16, bytes: &[u8]) -> bool {
-        let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    /// Adds a frame with `len` bytes at `offset`, which `fill` writes; without room for them the frame is
+    /// freed.
+    pub(crate) fn append_filled(
+        &mut self,
+        frame: Frame,
+        offset: u16,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> bool {
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
         if let Err(frame) = self.append(frame, u32::from(offset), len) {
             self.umem.free(frame);
             return false;
         }
-        if let Some(segment) = self.segments().last() {
-            // SAFETY: a segment of this packet, which is borrowed mutably.
-            unsafe { slice_mut(self.umem, segment) }.copy_from_slice(bytes);
-        }
+        let Link { offset, len, .. } = self.umem.links().get(self.last);
+        let segment = Segment { index: self.last, offset, len };
+        // SAFETY: the last segment of this packet, which is borrowed mutably.
+        fill(unsafe { slice_mut(self.umem, segment) });
         true
+    }
+
+    /// The bytes of each frame in order.
+    pub(crate) fn slices(&self) -> impl Iterator<Item = &[u8]> {
+        // SAFETY: a segment of this packet, which is borrowed.
+        self.segments().map(|segment| unsafe { slice(self.umem, segment) })
     }
 
     /// A copy in frames of `umem`, each with the same offset and length. `take` must give enough frames,
@@ -158,18 +186,23 @@ impl XskPacket {
         umem: &'static Umem,
         mut take: impl FnMut() -> Option<Frame>,
     ) -> Option<Self> {
-        let mut copy = Self::filled(umem, take()?, self.offset, self.head())?;
-        for segment in self.segments().skip(1) {
-            // SAFETY: a segment of this packet, which is borrowed.
-            let bytes = unsafe { slice(self.umem, segment) };
-            let complete =
-                take().is_some_and(|frame| copy.append_filled(frame, segment.offset, bytes));
+        let head = self.head();
+        let mut copy = Self::filled(umem, take()?, self.offset, head.len(), |place| {
+            place.copy_from_slice(head);
+        })?;
+        for (segment, bytes) in self.segments().zip(self.slices()).skip(1) {
+            let complete = take().is_some_and(|frame| {
+                copy.append_filled(frame, segment.offset, bytes.len(), |place| {
+                    place.copy_from_slice(bytes);
+                })
+            });
             if !complete {
                 copy.into_frames(|frame| umem.free(frame));
                 return None;
             }
         }
         copy.layers = self.layers;
+        copy.own_mtu = self.own_mtu;
         Some(copy)
     }
 
@@ -277,10 +310,7 @@ impl Packet for XskPacket {
     }
 
     fn for_each_segment(&self, f: &mut dyn FnMut(&[u8])) {
-        for segment in self.segments() {
-            // SAFETY: a segment of this packet, which is borrowed.
-            f(unsafe { slice(self.umem, segment) });
-        }
+        self.slices().for_each(f);
     }
 
     fn push(&mut self, n: usize) -> Result<(), NoHeadroom> {
@@ -375,6 +405,21 @@ mod tests {
         cache.free(packet);
         cache.free(copy);
         assert_eq!(cache.umem().ledger().at_rest(), 128);
+    }
+
+    #[test]
+    fn a_packet_of_18_frames_takes_a_pushed_header() {
+        let mut cache = cache(64, 2048);
+        let bytes: Vec<u8> = (0..1792 * 18u32).map(|n| n.to_le_bytes()[1]).collect();
+        let mut packet = cache.packet(&bytes).unwrap();
+        packet.push(4).unwrap();
+        packet.head_mut()[..4].copy_from_slice(b"tags");
+        assert_eq!((packet.n_frames(), packet.len()), (MAX_FRAMES, bytes.len() + 4));
+        assert_eq!(contents(&packet), [b"tags", &bytes[..]].concat());
+        assert!(packet.pull(4));
+        assert_eq!(contents(&packet), bytes);
+        cache.free(packet);
+        assert_eq!(cache.umem().ledger().at_rest(), 64);
     }
 
     #[test]

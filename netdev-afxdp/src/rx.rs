@@ -14,6 +14,7 @@ use crate::cache::FrameCache;
 use crate::error::Result;
 use crate::frame::Frame;
 use crate::lent::Lent;
+use crate::link::LinkState;
 use crate::packet::XskPacket;
 use crate::ring::{Consumer, Producer};
 use crate::socket::{Quarantine, Socket};
@@ -40,6 +41,8 @@ pub struct XskRx {
     skipping: bool,
     /// Used only when the thread's cache has frames of another packet memory.
     own_cache: Option<FrameCache>,
+    /// Where packets arrive that their sender left to be cut: what tells them.
+    uncut: Option<Arc<LinkState>>,
     stats: Arc<RxStats>,
     /// Last: closed after the rings are unmapped.
     socket: Arc<Socket>,
@@ -66,14 +69,29 @@ impl XskRx {
         let busy_poll = matches!(busy_poll_us, Tunable::InForce(_));
         let stats = Arc::new(RxStats::default());
         let lent = Lent::to_rx(umem, &stats)?;
-        let (skipping, own_cache) = (false, None);
-        Ok(Self { rx, fill, lent, zero_copy, busy_poll, skipping, own_cache, stats, socket })
+        Ok(Self {
+            rx,
+            fill,
+            lent,
+            zero_copy,
+            busy_poll,
+            skipping: false,
+            own_cache: None,
+            uncut: None,
+            stats,
+            socket,
+        })
     }
 
     /// Its counters.
     #[must_use]
     pub fn stats(&self) -> Arc<RxStats> {
         Arc::clone(&self.stats)
+    }
+
+    /// Marks packets that are larger than the link's MTU allows: such are left to be cut.
+    pub(crate) fn mark_uncut(&mut self, link: Arc<LinkState>) {
+        self.uncut = Some(link);
     }
 
     /// Tops up the fill ring from `cache`; [`RxQueue::receive`] does it too. To be called once before
@@ -202,12 +220,18 @@ impl RxQueue for XskRx {
         let before = batch.len();
         let mut available = self.rx.available(u32::try_from(batch.room()).unwrap_or(u32::MAX));
         let (mut at, mut packets, mut bytes) = (0, 0, 0);
+        let longest = self.uncut.as_ref().map_or(u32::MAX, |link| link.longest_received()) as usize;
         while batch.room() > 0 {
             match self.next(at, &mut available) {
                 Next::Nothing => break,
                 Next::Packet(n) => {
-                    if let Some(packet) = self.take(at, n, cache) {
+                    if let Some(mut packet) = self.take(at, n, cache) {
                         packet.prefetch();
+                        if packet.len() > longest
+                            && let Some(link) = &self.uncut
+                        {
+                            packet.exceeds(link.mtu());
+                        }
                         packets += 1;
                         bytes += packet.len() as u64;
                         // There is room, as the loop's condition says.

@@ -42,6 +42,8 @@ pub struct TxStats {
     pub csum_requests: Counter,
     /// Packets whose checksum was completed here.
     pub csum_software: Counter,
+    /// Packets more than there were, by cutting those that their sender left to be cut.
+    pub segments: Counter,
     /// Packets copied because their frames were of another packet memory.
     pub foreign_copies: Counter,
     /// Addresses in the completion ring that are not lent to this ring.

@@ -33,11 +33,12 @@ use crate::sys;
 use crate::umem::Umem;
 use crate::xsk::InForce;
 
+mod large;
 mod limit;
 #[cfg(test)]
 mod tests;
 
-use limit::ByteLimit;
+use limit::{ByteLimit, Room};
 
 /// While the carrier is off nothing moves; a thread that sleeps looks again after this time.
 const NO_CARRIER_PAUSE: Nanos = Nanos::from_millis(10);
@@ -91,29 +92,6 @@ struct Count {
     owed_drops: u32,
     /// The most packets that one call took.
     max_per_kick: u32,
-}
-
-/// What of a batch may go straight into the ring.
-#[derive(Clone, Copy, Debug, Default)]
-struct Room {
-    bytes: u64,
-    frames: usize,
-    /// Bytes that went.
-    used: u64,
-}
-
-impl Room {
-    /// True when a packet may go; after the first that may not, none may.
-    #[inline]
-    fn take(&mut self, len: usize, n_frames: usize) -> bool {
-        if self.used < self.bytes && n_frames <= self.frames {
-            self.frames -= n_frames;
-            self.used += len as u64;
-            return true;
-        }
-        self.bytes = 0;
-        false
-    }
 }
 
 /// What a look at the consumer index found.
@@ -297,9 +275,21 @@ impl Side {
         (cache, drops): (&mut FrameCache, &DropCounters),
         now: Nanos,
     ) -> Result<(), (XskPacket, DropReason)> {
-        if !self.link.fits(packet.len(), packet.head()) {
-            return Err((packet, DropReason::Mtu));
+        if packet.own_mtu().is_some() || !self.link.fits(packet.len(), packet.head()) {
+            return self.accept_large(packet, room, (cache, drops), now);
         }
+        self.accept_fitting(packet, room, (cache, drops), now)
+    }
+
+    /// Takes a packet that fits.
+    #[inline]
+    fn accept_fitting(
+        &mut self,
+        packet: XskPacket,
+        room: &mut Room,
+        (cache, drops): (&mut FrameCache, &DropCounters),
+        now: Nanos,
+    ) -> Result<(), (XskPacket, DropReason)> {
         if room.take(packet.len(), packet.n_frames()) {
             self.push(packet);
             return Ok(());
@@ -553,9 +543,10 @@ impl TxQueue for XskTx {
         }
         let mut room = self.side.room(bin.len());
         for packet in bin.drain(..) {
-            let queued = self
-                .localize(packet, cache)
-                .and_then(|packet| self.side.accept(packet, &mut room, (&mut *cache, drops), now));
+            let queued = self.localize(packet, cache).and_then(|packet| {
+                let cache = home(self.side.lent.umem(), cache, &mut self.own_cache);
+                self.side.accept(packet, &mut room, (cache, drops), now)
+            });
             if let Err((packet, reason)) = queued {
                 drops.add(reason, 1);
                 cache.free(packet);

@@ -7,7 +7,7 @@ use serde_json::Value;
 pub struct Ledger(Value);
 
 /// Where a packet comes from.
-const MADE: [&str; 3] = ["rx", "copies", "injected"];
+const MADE: [&str; 4] = ["rx", "copies", "segments", "injected"];
 /// Where it ends, beside the drops.
 const ENDED: [&str; 3] = ["tx", "queued", "held"];
 /// Where a frame is.

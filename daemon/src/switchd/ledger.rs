@@ -46,6 +46,7 @@ fn add_rx(ledger: &mut PacketLedger, stats: &RxStats) {
 
 fn add_tx(ledger: &mut PacketLedger, stats: &TxStats) {
     ledger.tx += stats.packets.get();
+    ledger.segments += stats.segments.get();
     ledger.queued += stats.queued.get();
 }
 

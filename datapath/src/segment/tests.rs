@@ -1,4 +1,5 @@
 //! Segments against packets of the builder, which computes everything from scratch.
+#![allow(clippy::cast_possible_truncation, reason = "lengths of test packets")]
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 

@@ -185,6 +185,28 @@ proptest! {
 }
 
 #[test]
+fn packets_larger_than_the_link_brings_are_marked_where_such_arrive() {
+    let mut rig = rig(0);
+    let marks = |rig: &mut Rig| {
+        for len in [1522, 1523] {
+            let addr = rig.kernel.take().unwrap();
+            rig.kernel.give(good(addr, len, false));
+        }
+        rig.half.receive(&mut rig.batch, &mut rig.cache);
+        let marks: Vec<_> = rig.batch.as_slice().iter().map(XskPacket::own_mtu).collect();
+        rig.batch.drain().for_each(|packet| rig.cache.free(packet));
+        marks
+    };
+    assert_eq!(marks(&mut rig), [None, None]);
+    let link = Arc::new(LinkState::new(true, 1500));
+    rig.half.mark_uncut(Arc::clone(&link));
+    assert_eq!(marks(&mut rig), [None, Some(1500)]);
+    link.set_mtu(3000);
+    assert_eq!(marks(&mut rig), [None, None]);
+    assert_eq!(rig.balance(), (256, 256));
+}
+
+#[test]
 fn an_address_given_twice_makes_one_packet() {
     let mut rig = rig(0);
     let addr = rig.kernel.take().unwrap();

@@ -99,6 +99,29 @@ impl ByteLimit {
     }
 }
 
+/// What of a batch may go straight into the ring.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Room {
+    pub(super) bytes: u64,
+    pub(super) frames: usize,
+    /// Bytes that went.
+    pub(super) used: u64,
+}
+
+impl Room {
+    /// True when a packet may go; after the first that may not, none may.
+    #[inline]
+    pub(super) fn take(&mut self, len: usize, n_frames: usize) -> bool {
+        if self.used < self.bytes && n_frames <= self.frames {
+            self.frames -= n_frames;
+            self.used += len as u64;
+            return true;
+        }
+        self.bytes = 0;
+        false
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

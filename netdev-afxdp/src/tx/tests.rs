@@ -6,6 +6,7 @@ use std::fs::File;
 
 use proptest::prelude::*;
 use xvs_datapath::Layers;
+use xvs_datapath::testing::{Csum, PacketBuilder};
 
 use xvs_tests::ns::Netns;
 use xvs_tests::scratch::Scratch;
@@ -145,6 +146,51 @@ proptest! {
         drop(cache);
         prop_assert_eq!(umem.ledger().pool, 256);
     }
+}
+
+/// A TCP or UDP packet of 6000 bytes of payload from a port whose MTU is 1500; to one of 9000.
+fn oversized(rig: &mut Rig, tcp: bool, csum: Csum) -> u64 {
+    let ip = PacketBuilder::new().ipv4([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
+    let transport = if tcp { ip.tcp(1, 2) } else { ip.udp(1, 2) };
+    let bytes = transport.payload_len(6000).csum(csum).build();
+    let mut packet = rig.cache.packet(&bytes).unwrap();
+    packet.set_layers(Layers { l3: 14, l4: 34 });
+    packet.exceeds(1500);
+    rig.half.enqueue(&mut vec![packet], &mut rig.cache, &rig.drops, Nanos(0));
+    rig.half.stats().queued.get()
+}
+
+#[test]
+fn what_exceeds_its_own_mtu_is_cut_or_refused_only_if_it_was_left_to_be_cut() {
+    let mut rig = rig(0);
+    assert_eq!(oversized(&mut rig, true, Csum::Partial), 5);
+    assert_eq!(rig.half.stats().segments.get(), 4);
+    assert_eq!(oversized(&mut rig, true, Csum::Full), 6);
+    assert_eq!(oversized(&mut rig, false, Csum::Full), 7);
+    assert_eq!(oversized(&mut rig, false, Csum::Partial), 7);
+    assert_eq!((rig.drops.get(DropReason::Unsegmented), rig.drops.total()), (1, 1));
+    rig.half.side.link.set_mtu(1400);
+    assert_eq!(oversized(&mut rig, true, Csum::Partial), 12);
+    assert_eq!(oversized(&mut rig, true, Csum::Full), 12);
+    assert_eq!((rig.drops.get(DropReason::Mtu), rig.half.stats().segments.get()), (1, 8));
+    let taken: Vec<_> = std::iter::from_fn(|| rig.cache.take()).collect();
+    assert_eq!(rig.balance().0, 256 - taken.len() as u64);
+    taken.into_iter().for_each(|frame| rig.cache.put(frame));
+    assert_eq!(rig.balance(), (256, 256));
+}
+
+#[test]
+fn segments_for_which_frames_are_short_are_not_begun() {
+    let mut rig = rig(0);
+    let mut held: Vec<_> = std::iter::from_fn(|| rig.cache.take()).collect();
+    (0..6).for_each(|_| rig.cache.put(held.pop().unwrap()));
+    // Two frames are the packet's, four are left, five are needed.
+    assert_eq!(oversized(&mut rig, true, Csum::Partial), 0);
+    assert_eq!((rig.drops.get(DropReason::NoFrame), rig.half.stats().segments.get()), (1, 0));
+    rig.cache.put(held.pop().unwrap());
+    assert_eq!(oversized(&mut rig, true, Csum::Partial), 5);
+    held.into_iter().for_each(|frame| rig.cache.put(frame));
+    assert_eq!(rig.balance(), (256, 256));
 }
 
 #[test]

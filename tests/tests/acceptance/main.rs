@@ -13,6 +13,7 @@ mod configuration;
 mod control;
 mod flows;
 mod footprint;
+mod jumbo;
 mod lifecycle;
 mod packaging;
 mod queues;
@@ -37,6 +38,11 @@ fn main() -> ExitCode {
         eprintln!("{program}: {}", xvs_tests::without_xdp::become_program(program, arguments));
         return ExitCode::FAILURE;
     }
+    ExitCode::from(u8::from(!runner::main(all())))
+}
+
+/// All tests.
+fn all() -> Vec<runner::Test> {
     let plain = tests![Plain:
         lifecycle::a_port_of_a_slow_link_drains_and_binds_again,
         traffic::ping_tcp_udp_over_ipv4,
@@ -72,7 +78,6 @@ fn main() -> ExitCode {
         flows::a_steady_flow_hits_the_table,
         wire::broken_frames_are_counted_once_each,
         wire::fragments_pass,
-        wire::segments_of_64_kib_in_generic_mode,
         wire::a_daemon_that_leaks_one_frame_is_found_out,
         lifecycle::killed_under_load_it_leaves_nothing_behind,
         lifecycle::killed_on_a_slow_link_the_next_start_binds,
@@ -97,8 +102,14 @@ fn main() -> ExitCode {
         footprint::asleep_it_takes_less_than_two_percent,
     ];
     let long = tests![Long: transmit::tcp_goes_on_while_neighbours_are_forgotten];
-    let all = plain.into_iter().chain(timing).chain(long).collect();
-    ExitCode::from(u8::from(!runner::main(all)))
+    let large = tests![Plain:
+        jumbo::what_is_left_to_be_cut_is_cut_in_generic_mode,
+        jumbo::jumbo_frames_pass_in_every_mode,
+        jumbo::what_exceeds_the_output_mtu_is_counted,
+        jumbo::udp_left_to_be_cut_is_counted,
+        jumbo::a_lowered_mtu_is_followed,
+    ];
+    plain.into_iter().chain(large).chain(timing).chain(long).collect()
 }
 
 /// A number at a place in JSON; 0 when there is none.

@@ -29,7 +29,7 @@ fn checksum_errors(ns: &Netns) -> Result<u64> {
 }
 
 /// Neither host may have seen a wrong checksum.
-fn check_checksums(rig: &Rig) -> Result<()> {
+pub(crate) fn check_checksums(rig: &Rig) -> Result<()> {
     for host in [&rig.c1, &rig.c2] {
         let errors = checksum_errors(host)?;
         check!(errors == 0, "{}: {errors} packets with a wrong checksum", host.name());

@@ -7,7 +7,6 @@ use xvs_tests::{
     Error, Result, check,
     daemon::{Daemon, Setup},
     frame,
-    iperf::Iperf,
     raw::RawSocket,
     rig::{C1_MAC, C2, C2_MAC, Rig},
 };
@@ -72,18 +71,6 @@ pub(crate) fn fragments_pass() -> Result<()> {
         let daemon = Daemon::start(rig, &Setup::new(rig))?;
         rig.wait_forwarding(Duration::from_secs(5))?;
         rig.c1.run(&format!("ping -c 3 -i 0.1 -W 1 -s 8000 {C2}"))?;
-        daemon.stop()
-    })
-}
-
-/// In generic mode whole 64 KiB segments of the hosts arrive: each must be counted, not lost.
-pub(crate) fn segments_of_64_kib_in_generic_mode() -> Result<()> {
-    on(Rig::pair, |rig| {
-        let setup = Setup::new(rig).each_port("xdp-mode = \"generic\"");
-        let daemon = Daemon::start(rig, &setup)?;
-        rig.wait_forwarding(Duration::from_secs(5))?;
-        Iperf::run(rig, C2, 2, &[])?;
-        rig.wait_forwarding(Duration::from_secs(2))?;
         daemon.stop()
     })
 }

@@ -60,13 +60,16 @@ impl Serialize for Drops {
     }
 }
 
-/// Every packet ends in exactly one place: `rx + copies + injected = tx + drops + queued + held`.
+/// Every packet ends in exactly one place: `rx + copies + segments + injected =
+/// tx + drops + queued + held`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PacketLedger {
     /// Received from the kernel.
     pub rx: u64,
     /// Made by copying (flooding, several outputs).
     pub copies: u64,
+    /// More than there were, by cutting those that a sender left to be cut.
+    pub segments: u64,
     /// Made by the daemon itself.
     pub injected: u64,
     /// Taken by the kernel.
@@ -83,7 +86,7 @@ impl PacketLedger {
     /// What is unaccounted for: 0, or there is a defect.
     #[must_use]
     pub fn balance(&self) -> i128 {
-        let made = [self.rx, self.copies, self.injected];
+        let made = [self.rx, self.copies, self.segments, self.injected];
         let ended = [self.tx, self.drops.total(), self.queued, self.held];
         sum(&made) - sum(&ended)
     }

@@ -43,9 +43,10 @@ impl From<Ledger> for Ledgers {
 impl Text for Ledgers {
     fn text(&self, out: &mut dyn fmt::Write) -> fmt::Result {
         let Balanced { account, balance } = &self.packets;
-        writeln!(out, "packets: rx + copies + injected = tx + drops + queued + held")?;
+        writeln!(out, "packets: rx + copies + segments + injected = tx + drops + queued + held")?;
         row(out, "rx", account.rx)?;
         row(out, "copies", account.copies)?;
+        row(out, "segments", account.segments)?;
         row(out, "injected", account.injected)?;
         row(out, "tx", account.tx)?;
         row(out, "drops", account.drops.total())?;
