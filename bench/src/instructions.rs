@@ -1,18 +1,22 @@
-//! How many instructions a packet costs in user space, from the rx ring to the tx ring: counted by
-//! valgrind's callgrind, so that the figure is the same on every machine and in every run.
+//! How many instructions a packet costs in user space: counted by valgrind's callgrind, so that the figure is the
+//! same on every machine and in every run.
 //!
-//! The thread's own pass runs on ports without a kernel ([`xvs_netdev_afxdp::testing`]); only what
-//! happens inside the pass is counted. Each case runs with N and with 2 N passes and the difference counts,
-//! so that starting costs nothing.
+//! Two things are counted. A *pass* is the thread's own, from the rx ring to the tx ring, on ports without a
+//! kernel ([`xvs_netdev_afxdp::testing`]). The *datapath* is what lies between: parse, look up, act, sort into
+//! bins. Only what happens inside is counted. Each case runs with N and with 2 N rounds and the difference
+//! counts, so that starting costs nothing.
 
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use xvs_daemon::pmd::{Pmd, PmdConfig, RxSlot, Sleeper, TxHandle, TxSlot};
-use xvs_datapath::{Datapath, DatapathConfig, Nanos, PortNo, QueueId, Switch};
+use xvs_datapath::{
+    Action, Datapath, DatapathConfig, Env, Field, Match, Nanos, Outputs, PacketBatch, PortNo,
+    QueueId, Switch,
+};
 use xvs_netdev_afxdp::{
-    FrameCache, Umem, UmemConfig,
+    FrameCache, Umem, UmemConfig, XskPacket,
     testing::{self, Wire},
 };
 use xvs_tests::{Error, Result, daemon};
@@ -20,67 +24,89 @@ use xvs_tests::{Error, Result, daemon};
 /// What to count.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
-    /// Only this case.
+    /// Only the cases whose name begins so.
+    #[arg(long, default_value = "")]
+    pub only: String,
+    /// Fail when a goal is missed.
     #[arg(long)]
-    pub only: Option<Case>,
+    pub strict: bool,
 }
 
 /// A kind of traffic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Case {
-    /// One flow that the exact-match cache knows.
-    Emc,
-    /// 64 flows in turns that the exact-match cache knows.
-    Emc64,
-    /// 64 flows in turns, without the exact-match cache.
-    Megaflow,
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Case {
+    name: &'static str,
+    /// All of the pass, or the datapath alone.
+    whole: bool,
+    /// Flows, in turns.
+    flows: u16,
+    /// Subtables that are searched, the last with success; 0: the exact-match cache knows the flows.
+    subtables: u32,
+    /// Instructions per packet at most.
+    goal: Option<f64>,
 }
 
-impl Case {
-    const ALL: [Self; 3] = [Self::Emc, Self::Emc64, Self::Megaflow];
+const CASES: [Case; 8] = [
+    case("pass-1-flow", true, 1, 0, None),
+    case("pass-64-flows", true, 64, 0, None),
+    case("pass-megaflow", true, 64, 1, None),
+    case("datapath-1-flow", false, 1, 0, Some(450.0)),
+    case("datapath-64-flows", false, 64, 0, Some(450.0)),
+    case("datapath-1-subtable", false, 64, 1, None),
+    case("datapath-10-subtables", false, 64, 10, Some(1_800.0)),
+    case("datapath-50-subtables", false, 64, 50, Some(6_500.0)),
+];
 
-    fn name(self) -> &'static str {
-        match self {
-            Self::Emc => "emc",
-            Self::Emc64 => "emc64",
-            Self::Megaflow => "megaflow",
-        }
-    }
-
-    fn flows(self) -> u16 {
-        if self == Self::Emc { 1 } else { 64 }
-    }
+const fn case(
+    name: &'static str,
+    whole: bool,
+    flows: u16,
+    subtables: u32,
+    goal: Option<f64>,
+) -> Case {
+    Case { name, whole, flows, subtables, goal }
 }
 
-/// Packets that arrive between two passes.
+/// Packets that arrive between two rounds.
 const BATCH: u16 = 32;
 
-/// Passes of the shorter run.
-const PASSES: u32 = 2000;
+/// Rounds of the shorter run.
+const ROUNDS: u32 = 2000;
 
-/// Prints the instructions per packet of each case.
+/// Prints instructions and nanoseconds per packet of each case.
 ///
 /// # Errors
-/// When valgrind is missing or fails.
+/// When valgrind is missing or fails; with `strict`, when a goal is missed.
 pub fn run(options: &Options) -> Result<()> {
-    for case in Case::ALL.into_iter().filter(|&case| options.only.is_none_or(|only| only == case)) {
-        println!("{:10} {:.1} instructions per packet", case.name(), count(case)?);
+    println!("{:24}{:>14}{:>8}{:>8}", "64-byte UDP", "instructions", "goal", "ns");
+    let mut missed = 0;
+    for case in CASES.iter().filter(|case| case.name.starts_with(&options.only)) {
+        let more = callgrind(case, 2 * ROUNDS)? - callgrind(case, ROUNDS)?;
+        let count = more / f64::from(ROUNDS) / f64::from(BATCH);
+        let goal = case.goal.map_or_else(|| "-".to_owned(), |goal| goal.to_string());
+        println!("{:24}{count:>14.1}{goal:>8}{:>8.1}", case.name, nanoseconds(case)?);
+        missed += usize::from(case.goal.is_some_and(|goal| count > goal));
+    }
+    if options.strict && missed > 0 {
+        return Err(Error::Check(format!("{missed} goals missed")));
     }
     Ok(())
 }
 
-/// Instructions per packet.
-fn count(case: Case) -> Result<f64> {
-    let more = callgrind(case, 2 * PASSES)? - callgrind(case, PASSES)?;
-    Ok(more / f64::from(PASSES) / f64::from(BATCH))
+/// Nanoseconds per packet without valgrind, making and taking the packets included: for orientation.
+fn nanoseconds(case: &Case) -> Result<f64> {
+    let rounds = 50 * ROUNDS;
+    let start = Instant::now();
+    case.run(rounds)?;
+    Ok(start.elapsed().as_secs_f64() * 1e9 / f64::from(rounds) / f64::from(BATCH))
 }
 
 /// Instructions inside the passes of one run.
-fn callgrind(case: Case, passes: u32) -> Result<f64> {
+fn callgrind(case: &Case, rounds: u32) -> Result<f64> {
     let mut command = Command::new("valgrind");
     command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
-    command.args(["--collect-atstart=no", "--toggle-collect=*measured_pass*"]);
-    command.arg(daemon::program("xvsbench")?).args(["passes", case.name(), &passes.to_string()]);
+    command.args(["--collect-atstart=no", "--toggle-collect=*measured_*"]);
+    command.arg(daemon::program("xvsbench")?).args(["rounds", case.name, &rounds.to_string()]);
     let output = command.output().map_err(Error::io("valgrind"))?;
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     let collected = text.lines().find_map(|line| line.split_once("Collected : ")?.1.parse().ok());
@@ -89,26 +115,47 @@ fn callgrind(case: Case, passes: u32) -> Result<f64> {
         .ok_or(Error::Output { what: "valgrind".to_owned(), text })
 }
 
-/// Passes over packets in memory.
+/// Rounds over packets in memory.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Passes {
-    /// The kind of traffic.
-    pub case: Case,
+pub struct Rounds {
+    /// Name of the case.
+    pub case: String,
     /// How many.
-    pub passes: u32,
+    pub rounds: u32,
 }
 
-impl Passes {
+impl Rounds {
     /// Runs them.
     ///
     /// # Errors
-    /// When a packet does not come out.
+    /// When there is no such case, or a packet does not come out.
     pub fn run(&self) -> Result<()> {
-        let (mut pmd, mut wires) = thread(self.case)?;
-        let packets: Vec<_> = (0..self.case.flows()).map(packet).collect();
+        let case = CASES.iter().find(|case| case.name == self.case);
+        case.ok_or_else(|| Error::Check(format!("no case {}", self.case)))?.run(self.rounds)
+    }
+}
+
+impl Case {
+    fn run(&self, rounds: u32) -> Result<()> {
+        let sent = if self.whole { self.passes(rounds)? } else { self.datapath_alone(rounds)? };
+        let wanted = u64::from(rounds) * u64::from(BATCH);
+        if sent == wanted {
+            return Ok(());
+        }
+        Err(Error::Check(format!("{sent} of {wanted} packets came out")))
+    }
+
+    fn packets(&self) -> impl Iterator<Item = Vec<u8>> + Clone {
+        (0..self.flows).map(packet)
+    }
+
+    /// How many packets came out.
+    fn passes(&self, rounds: u32) -> Result<u64> {
+        let (mut pmd, mut wires) = self.thread()?;
+        let packets: Vec<_> = self.packets().collect();
         let mut next = packets.iter().cycle();
         let mut sent = 0;
-        for n in 0..u64::from(self.passes) {
+        for n in 0..u64::from(rounds) {
             let [from, to] = &mut wires;
             for packet in next.by_ref().take(usize::from(BATCH)) {
                 from.receive(packet);
@@ -117,44 +164,117 @@ impl Passes {
             measured_pass(&mut pmd, Nanos(1_000_000_000 + n * 20_000));
             sent += u64::from(to.transmit());
         }
-        let wanted = u64::from(self.passes) * u64::from(BATCH);
-        if sent == wanted {
-            return Ok(());
-        }
-        Err(Error::Check(format!("{sent} of {wanted} packets came out")))
+        Ok(sent)
     }
+
+    /// How many packets came out.
+    fn datapath_alone(&self, rounds: u32) -> Result<u64> {
+        let umem = Umem::create(UmemConfig::default()).map_err(failed)?;
+        let mut alone = Alone {
+            datapath: self.datapath()?,
+            outputs: Outputs::new(),
+            batch: PacketBatch::new(usize::from(BATCH)),
+            copies: FrameCache::new(umem, FrameCache::DEFAULT_LIMIT),
+            switch: Switch::new(),
+        };
+        alone.outputs.open(PortNo(2));
+        let packets = self.packets().cycle().take(64);
+        let mut waiting: Vec<_> =
+            packets.filter_map(|packet| alone.copies.packet(&packet)).collect();
+        let (mut back, mut sent) = (Vec::with_capacity(64), 0);
+        for n in 0..u64::from(rounds) {
+            for packet in waiting.drain(..usize::from(BATCH)) {
+                if let Err(packet) = alone.batch.push(packet) {
+                    back.push(packet);
+                }
+            }
+            measured_datapath(&mut alone, Nanos(1_000_000_000 + n * 20_000));
+            alone.outputs.flush(|_, bin| {
+                sent += bin.len() as u64;
+                back.append(bin);
+            });
+            waiting.append(&mut back);
+        }
+        alone.copies.free_all(&mut waiting);
+        Ok(sent)
+    }
+
+    /// A datapath in which the traffic hits as the case says. The masks differ in the bits of address and
+    /// port; only the last one has flows that match.
+    fn datapath(&self) -> Result<Datapath> {
+        let emc_insert_one_in = u32::from(self.subtables == 0);
+        let config = DatapathConfig { emc_insert_one_in, ..DatapathConfig::default() };
+        let mut datapath = Datapath::new(config, 1);
+        let base = Match::default()
+            .with(&Field::IN_PORT, 1)
+            .with(&Field::RECIRC_ID, 0)
+            .with(&Field::ETH_TYPE, 0x0800)
+            .with(&Field::ETH_SRC, 0x0200_0000_0001)
+            .with(&Field::IP_PROTO, 17);
+        let misses = (1..self.subtables).map(|i| {
+            let (prefix, ports) = (i % 32, i / 32);
+            let mask = u128::from(u32::MAX) << (32 - prefix - 1);
+            base.with_masked(&Field::IPV4_DST, u128::MAX, mask).with_masked(
+                &Field::TP_DST,
+                0,
+                (1 << ports) - 1,
+            )
+        });
+        let flows = (0..self.flows).map(|n| base.with(&Field::TP_SRC, u128::from(1000 + n)));
+        let switch = Switch::new();
+        for rule in misses.chain(flows) {
+            let output = Box::new([Action::Output(PortNo(2))]);
+            datapath.add(rule, output, &switch, Nanos(1)).map_err(failed)?;
+        }
+        Ok(datapath)
+    }
+
+    /// A thread with two ports.
+    fn thread(&self) -> Result<(Pmd, [Wire; 2])> {
+        let umem = Umem::create(UmemConfig::default()).map_err(failed)?;
+        let switch = Arc::new(Switch::new());
+        switch.add_bridge("br0").map_err(failed)?;
+        let config = PmdConfig { batch_size: usize::from(BATCH), sleep_max: Duration::ZERO };
+        let sleeper = Sleeper::new().map_err(failed)?;
+        let cache = FrameCache::new(umem, FrameCache::DEFAULT_LIMIT);
+        let mut pmd = Pmd::new(config, self.datapath()?, cache, Arc::clone(&switch), sleeper);
+        let mut port = |no: u32| -> Result<Wire> {
+            let (no, queue) = (PortNo(no), QueueId(0));
+            switch.add_port(no, &format!("v{}", no.0), "br0").map_err(failed)?;
+            let (rx, tx, wire) = testing::port(umem, 2048).map_err(failed)?;
+            pmd.add_rx(RxSlot { port: no, queue, rx, busy_ns: Arc::default(), in_pass: 0 });
+            pmd.add_tx(TxSlot { port: no, queue, tx: TxHandle::Owned(tx), drops: Arc::default() });
+            Ok(wire)
+        };
+        let wires = [port(1)?, port(2)?];
+        Ok((pmd, wires))
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> Error {
+    Error::Check(error.to_string())
+}
+
+/// A datapath and what it is lent.
+struct Alone {
+    datapath: Datapath,
+    outputs: Outputs<XskPacket>,
+    batch: PacketBatch<XskPacket>,
+    copies: FrameCache,
+    switch: Switch,
+}
+
+/// What is counted; found by its name.
+#[inline(never)]
+fn measured_datapath(alone: &mut Alone, now: Nanos) {
+    let Alone { datapath, outputs, batch, copies, switch } = alone;
+    datapath.process(PortNo(1), batch, &mut Env { now, outputs, copies, upcall: &*switch });
 }
 
 /// What is counted; found by its name.
 #[inline(never)]
 fn measured_pass(pmd: &mut Pmd, now: Nanos) -> u64 {
     pmd.pass(now)
-}
-
-/// A thread with two ports.
-fn thread(case: Case) -> Result<(Pmd, [Wire; 2])> {
-    let failed = |error: &dyn std::fmt::Display| Error::Check(error.to_string());
-    let umem = Umem::create(UmemConfig::default()).map_err(|e| failed(&e))?;
-    let switch = Switch::new();
-    switch.add_bridge("br0").map_err(|e| failed(&e))?;
-    let emc_insert_one_in = u32::from(case != Case::Megaflow);
-    let config = DatapathConfig { emc_insert_one_in, ..DatapathConfig::default() };
-    let pmd_config = PmdConfig { batch_size: usize::from(BATCH), sleep_max: Duration::ZERO };
-    let sleeper = Sleeper::new().map_err(|e| failed(&e))?;
-    let cache = FrameCache::new(umem, FrameCache::DEFAULT_LIMIT);
-    let switch = Arc::new(switch);
-    let mut pmd =
-        Pmd::new(pmd_config, Datapath::new(config, 1), cache, Arc::clone(&switch), sleeper);
-    let mut port = |no: u32| -> Result<Wire> {
-        let (no, queue) = (PortNo(no), QueueId(0));
-        switch.add_port(no, &format!("v{}", no.0), "br0").map_err(|e| failed(&e))?;
-        let (rx, tx, wire) = testing::port(umem, 2048).map_err(|e| failed(&e))?;
-        pmd.add_rx(RxSlot { port: no, queue, rx, busy_ns: Arc::default(), in_pass: 0 });
-        pmd.add_tx(TxSlot { port: no, queue, tx: TxHandle::Owned(tx), drops: Arc::default() });
-        Ok(wire)
-    };
-    let wires = [port(1)?, port(2)?];
-    Ok((pmd, wires))
 }
 
 /// A UDP packet of 64 bytes, frame check sequence included.

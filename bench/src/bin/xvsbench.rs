@@ -24,8 +24,8 @@ enum Command {
     SlowLink(slow_link::Options),
     /// Count the instructions that a packet costs in user space, by valgrind; the same on every machine.
     Instructions(instructions::Options),
-    /// Run passes over packets in memory: what `instructions` counts.
-    Passes(instructions::Passes),
+    /// Run rounds over packets in memory: what `instructions` counts.
+    Rounds(instructions::Rounds),
     /// Move packets between two interfaces and do nothing else, until a signal comes.
     Forward(forward::Options),
     /// Send UDP packets out of an interface until a signal comes, millions in a second.
@@ -53,7 +53,7 @@ fn run(command: &Command) -> Result<()> {
         Command::Compare(options) => compare::run(options),
         Command::SlowLink(options) => slow_link::run(options),
         Command::Instructions(options) => instructions::run(options),
-        Command::Passes(passes) => passes.run(),
+        Command::Rounds(rounds) => rounds.run(),
         Command::Forward(options) => forward::run(options),
         Command::Source(options) => source::run(options),
         Command::Sink(options) => sink::run(options),
