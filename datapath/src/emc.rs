@@ -25,10 +25,7 @@ const EMPTY: Entry = Entry { hash: 0, used: 0, flow: FlowRef::NONE, words: [0; N
 impl Entry {
     #[inline]
     fn is(&self, hash: u32, key: &FlowKey) -> bool {
-        let words = || self.words.iter().zip(key.significant());
-        self.hash == hash
-            && self.used as usize == key.used()
-            && words().fold(0, |acc, (a, b)| acc | (a ^ b)) == 0
+        self.hash == hash && self.used as usize == key.used() && key.has(&self.words)
     }
 }
 

@@ -5,10 +5,14 @@
 //! words, the more significant first. Bits outside all fields are zero, and so are the words at and
 //! beyond [`FlowKey::used`]. Values are in host order: the number that a person would write.
 
+use crate::hash::hash_words;
 use crate::wire::TCI_PRESENT;
 
 /// 64-bit words of a key.
 pub const N_WORDS: usize = 14;
+
+/// So many leading words are all that a UDP or TCP packet over IPv4 needs.
+const SHORT: usize = 6;
 
 /// How a field is written by people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,8 +217,27 @@ impl FlowKey {
     /// Equality, fast for short keys.
     #[inline]
     pub(crate) fn is(&self, other: &Self) -> bool {
-        let words = || self.significant().iter().zip(&other.words);
-        self.used == other.used && words().fold(0, |acc, (a, b)| acc | (a ^ b)) == 0
+        self.used == other.used && self.has(&other.words)
+    }
+
+    /// True when its words are these, which are zero where its own are not significant.
+    #[inline]
+    pub(crate) fn has(&self, words: &[u64; N_WORDS]) -> bool {
+        let same = |range: core::ops::Range<usize>| {
+            let own = self.words.get(range.clone()).unwrap_or_default();
+            let other = words.get(range).unwrap_or_default();
+            own.iter().zip(other).fold(0, |acc, (a, b)| acc | (a ^ b)) == 0
+        };
+        // Of a fixed length, the common part is a handful of instructions.
+        same(0..SHORT) && (self.used() <= SHORT || same(SHORT..N_WORDS))
+    }
+
+    /// A hash of all of it.
+    #[inline]
+    pub(crate) fn hash(&self, seed: u64) -> u64 {
+        let (short, rest) = self.words.split_at(SHORT);
+        let hash = hash_words(seed, short);
+        if self.used() <= SHORT { hash } else { hash_words(hash, rest) }
     }
 
     /// A field's value.

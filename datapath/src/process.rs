@@ -11,7 +11,7 @@ use crate::emc::Emc;
 use crate::execute::{Sink, execute};
 use crate::extract::extract_into;
 use crate::flow::tcp_flags;
-use crate::hash::{hash_words, short};
+use crate::hash::short;
 use crate::revalidate::Sweep;
 use crate::table::FlowTable;
 use crate::{
@@ -193,7 +193,7 @@ impl Datapath {
 
     #[inline]
     fn find(&mut self, key: &FlowKey, tally: &mut Tally) -> Option<Found> {
-        let hash = short(hash_words(self.seed, key.significant()));
+        let hash = short(key.hash(self.seed));
         if let Some(flow) = self.emc.lookup(hash, key)
             && self.table.is_live(flow)
         {
