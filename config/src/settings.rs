@@ -183,7 +183,11 @@ settings! {
         /// How the interface is driven.
         port_type "type": PortType, Any, Optional PortType::Afxdp, Recreate;
         /// Which kind of XDP. best-effort takes the fastest that works and says which it is; any other
-        /// fails with the reason when the device cannot do it.
+        /// fails with the reason when the device cannot do it. In generic mode packets arrive as local
+        /// senders leave them to be cut, 64 KiB large: TCP is cut here (Linux 6.6 or later). UDP sent with
+        /// UDP_SEGMENT, as by QUIC servers, cannot be, because the size of its datagrams is not visible:
+        /// what exceeds the MTU is dropped (unsegmented), what does not passes as one datagram. For such
+        /// use native mode, or turn it off at the sender: ethtool -K DEV tx-udp-segmentation off.
         xdp_mode "xdp-mode": XdpMode, Any, Optional XdpMode::BestEffort, Recreate;
         /// How many receive queues are polled.
         n_rxq "n-rxq": u32, Range(1, 64), Optional 1, Recreate;

@@ -1,6 +1,6 @@
 //! What the datapath needs of a packet: bytes in front, room before them, copies on request.
 //!
-//! A packet is 1 to [`MAX_FRAMES`] frames. Headers are parsed and rewritten in the first frame only;
+//! A packet is 1 to [`MAX_FRAMES`] frames, or more as long as it is to be cut. Headers are parsed and rewritten in the first frame only;
 //! the rest is payload that nobody here touches. A packet is move-only and must end in an output
 //! bin or in the drop bin (see [`Outputs`](crate::Outputs)): dropping the value leaks its frames.
 
@@ -44,7 +44,7 @@ pub trait Packet {
         self.len() == 0
     }
 
-    /// How many frames the packet has, 1 to [`MAX_FRAMES`].
+    /// How many frames the packet has, at least 1.
     fn n_frames(&self) -> usize;
 
     /// Calls `f` with the bytes of each frame in order.

@@ -113,14 +113,17 @@ pub enum Error {
         /// The queue.
         queue: u32,
     },
-    /// Packets of the MTU need several frames, which the kernel or the mode does not have.
+    /// Packets of the MTU need more frames than a packet can have: 1 where kernel or mode have no more, 18
+    /// elsewhere.
     MtuTooLarge {
         /// The interface.
         port: String,
         /// Its MTU, bytes.
         mtu: u32,
-        /// The largest that fits a frame.
+        /// The largest that is possible.
         max: u32,
+        /// How many frames a packet can have.
+        frames: u32,
     },
     /// The driver has no zero-copy support for this queue.
     NoZeroCopy {
@@ -240,10 +243,10 @@ impl fmt::Display for Error {
                  still being released: stop whoever has it (ss --xdp -p shows it) or choose other \
                  queues; one that is being released comes free by itself"
             ),
-            Self::MtuTooLarge { port, mtu, max } => write!(
+            Self::MtuTooLarge { port, mtu, max, frames } => write!(
                 f,
-                "{port} has an MTU of {mtu} and only packets of one frame are possible: lower it to \
-                 {max}"
+                "{port} has an MTU of {mtu}, and a packet can have {frames} frame(s) at most: lower it to \
+                 {max}, or make frames larger (frame-size)"
             ),
             Self::NoZeroCopy { port, queue } => write!(
                 f,

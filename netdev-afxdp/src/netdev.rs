@@ -9,7 +9,7 @@ use std::fmt;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use xvs_datapath::QueueId;
+use xvs_datapath::{MAX_FRAMES, QueueId};
 
 use crate::device::{Device, Promiscuous};
 use crate::error::{Error, Result};
@@ -318,13 +318,15 @@ impl Drain {
     }
 }
 
-/// Without several frames per packet a larger packet would be lost without a word.
+/// A packet of more frames than one can have would be lost without a word.
 fn check_mtu(device: &Device, group: &UmemGroup) -> Result<()> {
-    let max = max_mtu(u32::try_from(group.umem().rx_room()).unwrap_or(u32::MAX));
-    if group.multi_buffer() || device.mtu <= max {
+    let frames = if group.multi_buffer() { MAX_FRAMES } else { 1 };
+    let max = max_mtu(u32::try_from(frames * group.umem().rx_room()).unwrap_or(u32::MAX));
+    if device.mtu <= max {
         return Ok(());
     }
-    Err(Error::MtuTooLarge { port: device.name.clone(), mtu: device.mtu, max })
+    let (port, frames) = (device.name.clone(), u32::try_from(frames).unwrap_or(u32::MAX));
+    Err(Error::MtuTooLarge { port, mtu: device.mtu, max, frames })
 }
 
 /// An attempt in one mode.

@@ -6,13 +6,17 @@
 //! [`TX_METADATA_LEN`] bytes before the data are left for the kernel's metadata.
 #![allow(unsafe_code, reason = "makes slices of packet memory")]
 
-use xvs_datapath::{Layers, MAX_FRAMES, NoHeadroom, Packet};
+use xvs_datapath::{Layers, NoHeadroom, Packet};
 
 use crate::abi::TX_METADATA_LEN;
 use crate::frame::{Frame, Link};
 use crate::umem::Umem;
 
-/// A packet of 1 to 18 frames of one [`Umem`]. Must end in a transmit queue or in
+/// The most frames that a packet may arrive in whose sender left it to be cut: 64 KiB in frames with room
+/// for 1024 bytes.
+pub(crate) const MAX_UNCUT_FRAMES: usize = 64;
+
+/// A packet of 1 to 18 frames of one [`Umem`], of up to 64 while it is to be cut. Must end in a transmit queue or in
 /// [`FrameCache::free`](crate::FrameCache::free): dropping the value loses its frames.
 #[derive(Debug)]
 #[must_use = "a packet that is forgotten loses its frames"]
@@ -62,7 +66,7 @@ impl XskPacket {
     #[inline]
     pub(crate) fn append(&mut self, frame: Frame, offset: u32, len: u32) -> Result<(), Frame> {
         let Some((offset, frame_len)) = checked(self.umem, offset, len) else { return Err(frame) };
-        if usize::from(self.n) >= MAX_FRAMES {
+        if usize::from(self.n) >= MAX_UNCUT_FRAMES {
             return Err(frame);
         }
         let links = self.umem.links();
@@ -349,7 +353,7 @@ impl Packet for XskPacket {
 
 #[cfg(test)]
 mod tests {
-    use xvs_datapath::CopyPacket;
+    use xvs_datapath::{CopyPacket, MAX_FRAMES};
 
     use super::*;
     use crate::{FrameCache, UmemConfig};

@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::frame::Frame;
 use crate::lent::Lent;
 use crate::link::LinkState;
-use crate::packet::XskPacket;
+use crate::packet::{MAX_UNCUT_FRAMES, XskPacket};
 use crate::ring::{Consumer, Producer};
 use crate::socket::{Quarantine, Socket};
 use crate::stats::RxStats;
@@ -138,7 +138,8 @@ impl XskRx {
             Some(end) => (end - at + 1, true),
             None => (*available - at, false),
         };
-        match (n as usize <= MAX_FRAMES, whole) {
+        let max = if self.uncut.is_some() { MAX_UNCUT_FRAMES } else { MAX_FRAMES };
+        match (n as usize <= max, whole) {
             (true, true) if !self.skipping => Next::Packet(n),
             (true, false) if !self.skipping => Next::Nothing,
             _ => Next::TooLong(n, whole),

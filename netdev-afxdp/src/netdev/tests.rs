@@ -7,12 +7,13 @@ use super::*;
 use crate::UmemConfig;
 
 /// Opens an interface with an MTU on a kernel with or without packets of several frames.
-fn open(mtu: u32, multi_buffer: bool) -> Result<XdpMode> {
+fn open(mtu: u32, frame_size: u32, multi_buffer: bool) -> Result<XdpMode> {
     let scratch = Scratch::new().unwrap();
     let ns = Netns::new(&scratch, "mtu").unwrap();
     ns.ip(&format!("link add v1 mtu {mtu} type veth peer name v2 mtu {mtu}")).unwrap();
     let opened = ns.enter(move || {
-        let umem = Umem::create(UmemConfig { frames: 256, ..UmemConfig::default() }).unwrap();
+        let umem =
+            Umem::create(UmemConfig { frames: 256, frame_size, ..UmemConfig::default() }).unwrap();
         let mut groups = UmemGroups {
             copy: UmemGroup::new(umem, Mode::Copy, multi_buffer),
             zero_copy: UmemGroup::new(umem, Mode::ZeroCopy, false),
@@ -26,13 +27,17 @@ fn open(mtu: u32, multi_buffer: bool) -> Result<XdpMode> {
 }
 
 #[test]
-fn an_mtu_beyond_a_frame_is_refused_where_packets_have_one_frame() {
-    assert!(matches!(open(9000, true), Ok(XdpMode::Native)));
-    assert!(matches!(open(3822, false), Ok(XdpMode::Native)));
-    for mtu in [3823, 9000] {
-        let error = open(mtu, false).unwrap_err();
-        assert!(matches!(error, Error::MtuTooLarge { max: 3822, .. }), "{error}");
-        let text = error.to_string();
-        assert!(text.contains("v1") && text.contains("3822"), "{text}");
+fn an_mtu_beyond_what_a_packet_can_have_is_refused() {
+    for (frame_size, multi_buffer, max) in
+        [(4096, false, 3822), (2048, false, 1774), (2048, true, 32238)]
+    {
+        assert!(matches!(open(max, frame_size, multi_buffer), Ok(XdpMode::Native)), "{max}");
+        for mtu in [max + 1, 65535] {
+            let error = open(mtu, frame_size, multi_buffer).unwrap_err();
+            let text = error.to_string();
+            assert!(matches!(error, Error::MtuTooLarge { max: m, .. } if m == max), "{text}");
+            assert!(text.contains("v1") && text.contains(&format!("to {max}")), "{text}");
+        }
     }
+    assert!(matches!(open(65535, 4096, true), Ok(XdpMode::Native)));
 }

@@ -1,6 +1,6 @@
 //! What to do with a packet that is larger than an MTU: cut it if its sender left it to be cut, else count it.
 
-use xvs_datapath::{DropCounters, DropReason, Nanos, Packet, Segments, csum};
+use xvs_datapath::{DropCounters, DropReason, MAX_FRAMES, Nanos, Packet, Segments, csum};
 
 use super::Side;
 use super::limit::Room;
@@ -27,6 +27,8 @@ impl Side {
                 Err((packet, DropReason::Unsegmented))
             } else if !self.link.fits(len, head) {
                 Err((packet, DropReason::Mtu))
+            } else if packet.n_frames() > MAX_FRAMES {
+                Err((packet, DropReason::TooManyFrames))
             } else {
                 self.accept_fitting(packet, room, (cache, drops), now)
             };

@@ -15,7 +15,10 @@ use xvs_tests::{
     wait_until,
 };
 
-use crate::{runner::on, traffic::check_checksums};
+use crate::{
+    runner::on,
+    traffic::{check_checksums, make_vxlan},
+};
 
 /// Both kinds of XDP that a veth has.
 const MODES: [&str; 2] = ["native", "generic"];
@@ -73,6 +76,23 @@ pub(crate) fn what_is_left_to_be_cut_is_cut_in_generic_mode() -> Result<()> {
     })
 }
 
+/// Case 11: the same inside a tunnel whose own checksum is to be completed for each packet.
+pub(crate) fn what_is_left_to_be_cut_in_a_tunnel_is_cut_too() -> Result<()> {
+    for words in ["udpcsum", "noudpcsum"] {
+        on(Rig::pair, |rig| {
+            make_vxlan(rig, words)?;
+            let daemon = Daemon::start(rig, &setup(rig, "generic"))?;
+            tcp_both_ways(rig, "10.9.9.2", 200.0)?;
+            let ledger = daemon.balanced()?;
+            let (segments, tx) = (ledger.packets("segments"), ledger.packets("tx"));
+            check!(segments > tx / 2, "{words}: {segments} of {tx} packets come from cutting");
+            check!(ledger.drops("unsegmented") == 0, "{words}: {}", ledger.json());
+            daemon.stop()
+        })?;
+    }
+    Ok(())
+}
+
 /// Case 14.
 pub(crate) fn jumbo_frames_pass_in_every_mode() -> Result<()> {
     for mode in MODES {
@@ -92,6 +112,48 @@ pub(crate) fn jumbo_frames_pass_in_every_mode() -> Result<()> {
         })?;
     }
     Ok(())
+}
+
+/// Case 14: a packet of 18 frames passes; an MTU whose packets need 19 is refused, naming the largest, and the
+/// port binds again by itself once it is lowered.
+pub(crate) fn an_mtu_of_19_frames_is_refused() -> Result<()> {
+    const MAX: u32 = 18 * (2048 - 256 - 128) - 18;
+    on(Rig::pair, |rig| {
+        set_mtus(rig, MAX)?;
+        let mut setup = setup(rig, "native");
+        setup.umem = "frames = 16384\nframe-size = 2048".to_owned();
+        let daemon = Daemon::start(rig, &setup)?;
+        let pass = |daemon: &Daemon| {
+            rig.wait_forwarding(Duration::from_secs(5))?;
+            let ping = Ping::new(&rig.c1, C2).size(MAX - 28).count(10).interval_s(0.02);
+            check!(ping.run(&rig.scratch)?.lost() == 0, "packets of 18 frames are lost");
+            daemon.balanced().map(drop)
+        };
+        pass(&daemon)?;
+        rig.dut.ip(&format!("link set v1 mtu {}", MAX + 1))?;
+        let text = wait_until("a refusal", Duration::from_secs(5), || {
+            let text = daemon.ctl_text(&["port", "show", "v1"])?;
+            Ok(text.contains("18 frame").then_some(text))
+        })?;
+        check!(text.contains(&format!("lower it to {MAX}")), "{text}");
+        rig.dut.ip(&format!("link set v1 mtu {MAX}"))?;
+        pass(&daemon)?;
+        daemon.stop()
+    })
+}
+
+/// With the smallest frames a packet of 64 KiB has 40, more than can be sent as one packet.
+pub(crate) fn what_is_left_to_be_cut_may_have_more_frames_than_a_packet() -> Result<()> {
+    on(Rig::pair, |rig| {
+        let mut setup = setup(rig, "generic");
+        setup.umem = "frames = 16384\nframe-size = 2048".to_owned();
+        let daemon = Daemon::start(rig, &setup)?;
+        rig.wait_forwarding(Duration::from_secs(5))?;
+        tcp_both_ways(rig, C2, 300.0)?;
+        let drops = daemon.balanced()?.drops("too_many_frames");
+        check!(drops == 0, "too_many_frames: {drops}");
+        daemon.stop()
+    })
 }
 
 /// Case 15: never truncated, always counted; TCP goes on, as the receiver tells its largest segment.

@@ -104,7 +104,10 @@ fn all() -> Vec<runner::Test> {
     let long = tests![Long: transmit::tcp_goes_on_while_neighbours_are_forgotten];
     let large = tests![Plain:
         jumbo::what_is_left_to_be_cut_is_cut_in_generic_mode,
+        jumbo::what_is_left_to_be_cut_in_a_tunnel_is_cut_too,
         jumbo::jumbo_frames_pass_in_every_mode,
+        jumbo::an_mtu_of_19_frames_is_refused,
+        jumbo::what_is_left_to_be_cut_may_have_more_frames_than_a_packet,
         jumbo::what_exceeds_the_output_mtu_is_counted,
         jumbo::udp_left_to_be_cut_is_counted,
         jumbo::a_lowered_mtu_is_followed,

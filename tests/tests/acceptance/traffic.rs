@@ -68,16 +68,22 @@ pub(crate) fn ping_tcp_udp_over_ipv6() -> Result<()> {
     })
 }
 
+/// A VXLAN tunnel `vx0` between the hosts, 10.9.9.1 and 10.9.9.2, with more words of `ip`.
+pub(crate) fn make_vxlan(rig: &Rig, words: &str) -> Result<()> {
+    for (host, n, other) in [(&rig.c1, 1, 2), (&rig.c2, 2, 1)] {
+        host.ip(&format!(
+            "link add vx0 type vxlan id 42 local 10.1.1.{n} remote 10.1.1.{other} dstport 4789 dev e0 {words}"
+        ))?;
+        host.ip(&format!("addr add 10.9.9.{n}/24 dev vx0"))?;
+        host.ip("link set vx0 up")?;
+    }
+    Ok(())
+}
+
 /// The inner checksum is the partial one here: the outer UDP header has none.
 pub(crate) fn tcp_inside_vxlan() -> Result<()> {
     on(Rig::pair, |rig| {
-        for (host, n, other) in [(&rig.c1, 1, 2), (&rig.c2, 2, 1)] {
-            host.ip(&format!(
-                "link add vx0 type vxlan id 42 local 10.1.1.{n} remote 10.1.1.{other} dstport 4789 dev e0"
-            ))?;
-            host.ip(&format!("addr add 10.9.9.{n}/24 dev vx0"))?;
-            host.ip("link set vx0 up")?;
-        }
+        make_vxlan(rig, "noudpcsum")?;
         let daemon = Daemon::start(rig, &Setup::new(rig))?;
         tcp_and_udp(rig, "10.9.9.2")?;
         daemon.stop()
