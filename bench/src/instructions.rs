@@ -242,7 +242,8 @@ impl Case {
             let (no, queue) = (PortNo(no), QueueId(0));
             switch.add_port(no, &format!("v{}", no.0), "br0").map_err(failed)?;
             let (rx, tx, wire) = testing::port(umem, 2048).map_err(failed)?;
-            pmd.add_rx(RxSlot { port: no, queue, rx, busy_ns: Arc::default(), in_pass: 0 });
+            let (watched, busy_ns) = (true, Arc::default());
+            pmd.add_rx(RxSlot { port: no, queue, rx, watched, busy_ns, in_pass: 0 });
             pmd.add_tx(TxSlot { port: no, queue, tx: TxHandle::Owned(tx), drops: Arc::default() });
             Ok(wire)
         };

@@ -132,7 +132,8 @@ settings! {
         /// The most packets taken from a receive queue at once.
         batch_size "batch-size": u32, Range(1, BATCH_MAX), Optional 32, Live;
         /// The longest sleep of a thread that has nothing to do, in microseconds; 0 polls always and
-        /// keeps its core busy.
+        /// keeps its core busy. It ends with the first packet, but where threads share a transmit queue
+        /// packets of that port may wait so long: sleeping on its socket would transmit.
         sleep_max_us "sleep-max-us": u32, Range(0, 10_000), Optional 0, Live;
         /// One new flow in so many enters the exact-match cache; 0 turns the cache off, 1 admits all.
         emc_insert_inv_prob "emc-insert-inv-prob": u32, Any, Optional 100, Live;
@@ -189,7 +190,8 @@ settings! {
         /// what exceeds the MTU is dropped (unsegmented), what does not passes as one datagram. For such
         /// use native mode, or turn it off at the sender: ethtool -K DEV tx-udp-segmentation off.
         xdp_mode "xdp-mode": XdpMode, Any, Optional XdpMode::BestEffort, Recreate;
-        /// How many receive queues are polled.
+        /// How many receive queues are polled; they are spread over the threads. Each thread sends on a
+        /// transmit queue of its own if the device has enough, else they share one under a lock.
         n_rxq "n-rxq": u32, Range(1, 64), Optional 1, Recreate;
         /// The first of them; packets of other queues go on to the host.
         start_queue "start-queue": u32, Range(0, 1023), Optional 0, Recreate;

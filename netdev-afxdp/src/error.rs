@@ -103,8 +103,10 @@ pub enum Error {
         first: u32,
         /// How many from there.
         wanted: u32,
-        /// How many it has.
-        queues: u32,
+        /// How many receive queues it has.
+        rx: u32,
+        /// How many transmit queues it has.
+        tx: u32,
     },
     /// Another socket is bound to the queue, or the kernel has not yet let go of an earlier one.
     QueueBusy {
@@ -232,10 +234,10 @@ impl fmt::Display for Error {
                 queues.map_or(Ok(()), |n| write!(f, ", it has {n}"))?;
                 f.write_str(": ask for fewer queues or raise them with ethtool -L")
             }
-            Self::TooFewQueues { port, first, wanted, queues } => write!(
+            Self::TooFewQueues { port, first, wanted, rx, tx } => write!(
                 f,
-                "{port} has {queues} rx queues, too few for {wanted} from queue {first} on: lower \
-                 n-rxq, or raise them with ethtool -L {port}"
+                "{port} has {rx} rx and {tx} tx queues, too few for {wanted} from queue {first} on: \
+                 lower n-rxq or start-queue, or raise them with ethtool -L {port}"
             ),
             Self::QueueBusy { port, queue } => write!(
                 f,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use xvs_datapath::{MAX_FRAMES, QueueId};
 
-use crate::device::{Device, Promiscuous};
+use crate::device::{Device, Promiscuous, Queues};
 use crate::error::{Error, Result};
 use crate::link::{LinkState, max_mtu};
 use crate::program::{Attach, AttachMode, RedirectProgram};
@@ -66,6 +66,12 @@ pub struct NetdevOptions<'a> {
     pub n_rxq: u32,
     /// The first of them.
     pub start_queue: u32,
+    /// How many transmit queues, at least 1: those of the receive queues first, then further ones of the device,
+    /// with sockets that only transmit. Where it has no more (or in zero-copy mode, in which such a socket
+    /// would stop what the host receives on the queue), there are fewer.
+    pub n_txq: u32,
+    /// Do with fewer, too, where somebody else has bound the further ones; else that is an error.
+    pub share_busy: bool,
     /// Entries of each rx ring.
     pub rx_ring: u32,
     /// Entries of each tx ring.
@@ -91,6 +97,8 @@ impl<'a> NetdevOptions<'a> {
             mode: None,
             n_rxq: 1,
             start_queue: 0,
+            n_txq: 1,
+            share_busy: false,
             rx_ring: 2048,
             tx_ring: 2048,
             tx_budget: None,
@@ -99,6 +107,11 @@ impl<'a> NetdevOptions<'a> {
             busy_poll: None,
             force: false,
         }
+    }
+
+    /// The queue after the last receive queue.
+    fn end_queue(&self) -> u32 {
+        self.start_queue.saturating_add(self.n_rxq)
     }
 }
 
@@ -134,6 +147,7 @@ pub struct Netdev {
     mode: XdpMode,
     stepped_down: Option<String>,
     program: RedirectProgram,
+    /// Those that receive.
     sockets: Vec<(QueueId, SocketStats)>,
     link: Arc<LinkState>,
     _promiscuous: Promiscuous,
@@ -146,14 +160,11 @@ impl Netdev {
     /// [`Error::NoSuchInterface`], [`Error::TooFewQueues`], or what the kernel says.
     pub fn inspect(options: &NetdevOptions<'_>) -> Result<Device> {
         let device = Device::find(options.name)?;
-        let end = options.start_queue.saturating_add(options.n_rxq);
-        if end > device.queues.rx {
-            return Err(Error::TooFewQueues {
-                port: options.name.to_owned(),
-                first: options.start_queue,
-                wanted: options.n_rxq,
-                queues: device.queues.rx,
-            });
+        let (end, Queues { rx, tx, .. }) = (options.end_queue(), device.queues);
+        // What is received needs no tx queue of the same number, but there must be one.
+        if end > rx || options.start_queue >= tx {
+            let (port, first) = (options.name.to_owned(), options.start_queue);
+            return Err(Error::TooFewQueues { port, first, wanted: options.n_rxq, rx, tx });
         }
         Ok(device)
     }
@@ -360,15 +371,14 @@ impl Opened {
             force: options.force,
         })?;
         let link = Arc::new(LinkState::new(device.carrier, device.mtu));
-        let mut sockets = Vec::new();
-        for queue in (options.start_queue..).take(options.n_rxq as usize).map(QueueId) {
+        let open = |queue, rx_ring, tx_ring| {
             let config = XskConfig {
                 port: options.name.to_owned(),
                 ifindex: device.ifindex,
                 queue,
                 n_tx_queues: Some(device.queues.tx),
-                rx_ring: options.rx_ring,
-                tx_ring: options.tx_ring,
+                rx_ring,
+                tx_ring,
                 tx_budget: options.tx_budget,
                 sndbuf: options.sndbuf,
                 xmit_batch: options.xmit_batch,
@@ -381,8 +391,11 @@ impl Opened {
             {
                 rx.mark_uncut(Arc::clone(&link));
             }
-            sockets.push((queue, xsk));
-        }
+            Ok(xsk)
+        };
+        // In zero-copy mode a socket that only transmits takes the queue's buffers away from the host.
+        let further = mode != XdpMode::ZeroCopy;
+        let sockets = open_all(options, device.queues.tx, further, open)?;
         // The first socket of a group finds out.
         check_mtu(device, group)?;
         Ok(Self { program, sockets, link, promiscuous: device.promiscuous()? })
@@ -394,7 +407,8 @@ impl Opened {
         mode: XdpMode,
         stepped_down: Option<String>,
     ) -> (Netdev, Vec<(QueueId, Xsk)>) {
-        let sockets = self.sockets.iter().map(|(queue, xsk)| (*queue, xsk.stats.clone())).collect();
+        let receiving = self.sockets.iter().filter(|(_, xsk)| xsk.rx.is_some());
+        let sockets = receiving.map(|(queue, xsk)| (*queue, xsk.stats.clone())).collect();
         let netdev = Netdev {
             device,
             mode,
@@ -405,5 +419,40 @@ impl Opened {
             _promiscuous: self.promiscuous,
         };
         (netdev, self.sockets)
+    }
+}
+
+/// Opens the sockets of a port: those that receive and, with `further`, those that only transmit. `open` takes
+/// the queue and the entries of both rings.
+fn open_all<S>(
+    options: &NetdevOptions<'_>,
+    tx_queues: u32,
+    further: bool,
+    mut open: impl FnMut(QueueId, u32, u32) -> Result<S>,
+) -> Result<Vec<(QueueId, S)>> {
+    let (mut sockets, mut missing, mut busy) = (Vec::new(), options.n_txq, None);
+    let end = options.end_queue();
+    for queue in options.start_queue..end {
+        let sends = missing > 0 && queue < tx_queues;
+        missing -= u32::from(sends);
+        let (queue, tx_ring) = (QueueId(queue), if sends { options.tx_ring } else { 0 });
+        sockets.push((queue, open(queue, options.rx_ring, tx_ring)?));
+    }
+    for queue in (end..tx_queues).filter(|_| further).map(QueueId) {
+        if missing == 0 {
+            break;
+        }
+        match open(queue, 0, options.tx_ring) {
+            Ok(socket) => {
+                sockets.push((queue, socket));
+                missing -= 1;
+            }
+            Err(error @ Error::QueueBusy { .. }) => busy = busy.or(Some(error)),
+            Err(error) => return Err(error),
+        }
+    }
+    match busy {
+        Some(error) if missing > 0 && !options.share_busy => Err(error),
+        _ => Ok(sockets),
     }
 }

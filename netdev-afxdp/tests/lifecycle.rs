@@ -509,7 +509,7 @@ fn values_that_cannot_be_are_refused_before_the_kernel_sees_them() {
     assert!(matches!(refuse(|o| o.tx_ring = 65536), Error::RingSize { ring: "tx", .. }));
     assert!(matches!(refuse(|o| o.tx_budget = Some(31)), Error::TxBudget { budget: 31, .. }));
     assert!(matches!(refuse(|o| o.tx_budget = Some(1025)), Error::TxBudget { .. }));
-    assert!(matches!(refuse(|o| o.n_rxq = 2), Error::TooFewQueues { wanted: 2, queues: 1, .. }));
+    assert!(matches!(refuse(|o| o.n_rxq = 2), Error::TooFewQueues { wanted: 2, rx: 1, tx: 1, .. }));
     assert!(matches!(refuse(|o| o.name = "v9"), Error::NoSuchInterface { .. }));
     let zero_copy = refuse(|o| o.mode = Some(XdpMode::ZeroCopy));
     assert!(matches!(zero_copy, Error::NoZeroCopy { queue: 0, .. }), "{zero_copy}");

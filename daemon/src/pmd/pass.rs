@@ -51,6 +51,9 @@ pub struct RxSlot {
     pub queue: QueueId,
     /// The queue.
     pub rx: XskRx,
+    /// The thread may sleep on its socket: nobody else sends on that, behind whose back a sleep would
+    /// transmit, and swallow what the kernel says of a dropped packet.
+    pub watched: bool,
     /// Nanoseconds spent on its packets.
     pub busy_ns: Arc<Counter>,
     /// Packets in the current pass.
@@ -268,7 +271,8 @@ impl Pmd {
             let nap = wake.map_or(Nanos(50_000), |at| at.since(now));
             std::thread::sleep(Duration::from_nanos(nap.0).min(self.config.sleep_max));
         } else {
-            self.sleeper.sleep(self.rxqs.iter().map(|slot| &slot.rx), self.config.sleep_max);
+            let watched = self.rxqs.iter().filter(|slot| slot.watched).map(|slot| &slot.rx);
+            self.sleeper.sleep(watched, self.config.sleep_max);
         }
         let woke = clock.now();
         self.stats.sleeps.add(1);

@@ -15,8 +15,8 @@ use slog::{info, warn};
 use xvs_config::{Port as Settings, XdpMode};
 use xvs_datapath::{Counter, DropCounters, Nanos, PortNo, QueueId};
 use xvs_netdev_afxdp::{
-    BusyPoll, FrameCache, InForce, Netdev, NetdevOptions, RxStats, SocketStats, TxStats,
-    XdpMode as Mode, Xsk, XskTx,
+    BusyPoll, InForce, Netdev, NetdevOptions, RxStats, SocketStats, TxStats, XdpMode as Mode, Xsk,
+    XskRx, XskTx,
 };
 
 use super::threads::Thread;
@@ -68,8 +68,6 @@ pub(super) struct Waiting {
 pub(super) struct Bound {
     pub(super) netdev: Netdev,
     pub(super) queues: Vec<Queue>,
-    /// Transmit halves that no thread needs.
-    spare: Vec<(QueueId, XskTx)>,
     /// What each thread dropped on the way out of this port.
     pub(super) drops: Vec<Arc<DropCounters>>,
 }
@@ -85,10 +83,16 @@ pub(super) struct Queue {
     pub(super) busy_ns: Arc<Counter>,
     /// The same at intervals.
     pub(super) usage: History,
-    /// Index of the thread that polls it.
-    pub(super) rx_thread: usize,
-    /// Indexes of the threads that send on it; more than one share it under a lock.
+    /// Index of the thread that polls it, unless it only sends.
+    pub(super) rx_thread: Option<usize>,
+    /// Indexes of the threads that send on it; more than one share it under a lock. None: it only receives.
     pub(super) tx_threads: Vec<usize>,
+}
+
+impl Queue {
+    fn sends(&self) -> bool {
+        self.in_force.tx_ring != 0
+    }
 }
 
 impl Port {
@@ -130,7 +134,6 @@ fn mode(mode: XdpMode) -> Option<Mode> {
 
 fn options(port: &Settings) -> NetdevOptions<'_> {
     NetdevOptions {
-        name: port.name.as_str(),
         mode: mode(port.xdp_mode),
         n_rxq: port.n_rxq,
         start_queue: port.start_queue,
@@ -145,16 +148,22 @@ fn options(port: &Settings) -> NetdevOptions<'_> {
             prefer: port.prefer_busy_poll,
         }),
         force: port.force,
+        ..NetdevOptions::new(port.name.as_str())
     }
 }
 
-/// Which threads send on which of `n_queues` queues: each thread its own where there are enough, else
-/// the queues go round.
-fn spread_tx(n_queues: usize, n_threads: usize) -> Vec<Vec<usize>> {
-    let mut threads = vec![Vec::new(); n_queues];
-    for thread in 0..n_threads {
-        if let Some(users) = threads.get_mut(thread % n_queues.max(1)) {
-            users.push(thread);
+/// Which threads send on which transmit queue, each thread on one: that of a queue from which it receives,
+/// if possible, and queues have as few threads as can be. `rx_threads`: who receives from each queue.
+fn spread_tx(rx_threads: &[Option<usize>], n_threads: usize) -> Vec<Vec<usize>> {
+    let mut threads = vec![Vec::new(); rx_threads.len()];
+    let mut rest: Vec<usize> = (0..n_threads).collect();
+    for (users, rx) in threads.iter_mut().zip(rx_threads) {
+        let own = rest.iter().position(|thread| Some(*thread) == *rx);
+        users.extend(own.map(|at| rest.remove(at)));
+    }
+    for thread in rest {
+        if let Some(fewest) = threads.iter_mut().min_by_key(|users| users.len()) {
+            fewest.push(thread);
         }
     }
     threads
@@ -207,14 +216,16 @@ impl Switchd {
         Ok(())
     }
 
-    /// True for a busy queue that will come free by itself: one of ours was closed just now, or the
-    /// daemon starts and its predecessor's may.
+    /// True for a busy queue that will come free by itself.
     fn may_pass(&self, name: &str, error: &xvs_netdev_afxdp::Error) -> bool {
-        let busy = matches!(error, xvs_netdev_afxdp::Error::QueueBusy { .. });
+        matches!(error, xvs_netdev_afxdp::Error::QueueBusy { .. }) && self.is_releasing(name)
+    }
+
+    /// True when the kernel may still be letting go of queues of this port: ours were closed just now, or
+    /// the daemon starts and its predecessor's may have been.
+    fn is_releasing(&self, name: &str) -> bool {
         let recent = |at: &Nanos| self.clock.now().since(*at) < RELEASED_WITHIN;
-        busy && (self.generation == 0
-            || self.drains(name)
-            || self.closed.get(name).is_some_and(recent))
+        self.generation == 0 || self.drains(name) || self.closed.get(name).is_some_and(recent)
     }
 
     /// True while frames of a closed socket of this port are out of use.
@@ -223,8 +234,13 @@ impl Switchd {
     }
 
     fn bind(&mut self, settings: &Settings) -> Result<Box<Bound>, Error> {
-        let (netdev, sockets) = Netdev::open(&mut self.groups, &options(settings))?;
         let name = &settings.name;
+        let options = NetdevOptions {
+            n_txq: u32::try_from(self.threads.len()).unwrap_or(u32::MAX),
+            share_busy: !self.is_releasing(name.as_str()),
+            ..options(settings)
+        };
+        let (netdev, sockets) = Netdev::open(&mut self.groups, &options)?;
         info!(self.log, "port {name} is bound"; "mode" => %netdev.mode(), "program" => netdev.program_id());
         if let Some(why) = netdev.stepped_down() {
             info!(self.log, "port {name}: {why}");
@@ -232,10 +248,9 @@ impl Switchd {
         let mut bound = Box::new(Bound {
             netdev,
             queues: Vec::new(),
-            spare: Vec::new(),
             drops: self.threads.iter().map(|_| Arc::default()).collect(),
         });
-        if let Err(error) = self.hand_out(settings.number(), &mut bound, sockets) {
+        if let Err(error) = self.hand_out(settings, &mut bound, sockets) {
             self.take_down(settings, bound);
             return Err(error);
         }
@@ -251,38 +266,50 @@ impl Switchd {
     /// Gives each half of each socket to its thread.
     fn hand_out(
         &self,
-        port: PortNo,
+        settings: &Settings,
         bound: &mut Bound,
         sockets: Vec<(QueueId, Xsk)>,
     ) -> Result<(), Error> {
-        let n_threads = self.threads.len();
-        let users = spread_tx(sockets.len(), n_threads);
-        for ((id, socket), tx_threads) in sockets.into_iter().zip(users) {
-            let rx_thread = self.least_loaded(bound);
-            // Both rings were asked for.
-            let (Some(rx), Some(tx)) = (socket.rx, socket.tx) else { continue };
-            let queue = Queue {
-                id,
-                rx: rx.stats(),
-                tx: tx.stats(),
-                kernel: socket.stats,
+        let port = settings.number();
+        for (id, socket) in &sockets {
+            bound.queues.push(Queue {
+                id: *id,
+                rx: socket.rx.as_ref().map(XskRx::stats).unwrap_or_default(),
+                tx: socket.tx.as_ref().map(XskTx::stats).unwrap_or_default(),
+                kernel: socket.stats.clone(),
                 in_force: socket.in_force,
                 busy_ns: Arc::default(),
                 usage: History::start(self.clock.now(), 0),
-                rx_thread,
-                tx_threads,
-            };
-            let slot = RxSlot {
-                port,
-                queue: queue.id,
-                rx,
-                busy_ns: Arc::clone(&queue.busy_ns),
-                in_pass: 0,
-            };
-            self.give_tx(port, (id, tx), &queue.tx_threads, bound)?;
-            bound.queues.push(queue);
-            if let Some(thread) = self.threads.get(rx_thread) {
-                thread.handle.call(move |pmd| pmd.add_rx(slot))?;
+                rx_thread: socket.rx.is_some().then(|| self.least_loaded(bound)),
+                tx_threads: Vec::new(),
+            });
+        }
+        let sending = bound.queues.iter().filter(|queue| queue.sends());
+        let rx_threads: Vec<_> = sending.map(|queue| queue.rx_thread).collect();
+        let users = spread_tx(&rx_threads, self.threads.len());
+        let n_shared = users.iter().filter(|users| users.len() > 1).count();
+        if n_shared > 0 {
+            info!(
+                self.log,
+                "port {}: threads share {n_shared} of {} tx queues under a lock",
+                settings.name,
+                users.len()
+            );
+        }
+        for (queue, users) in bound.queues.iter_mut().filter(|queue| queue.sends()).zip(users) {
+            queue.tx_threads = users;
+        }
+        for (queue, (_, socket)) in bound.queues.iter().zip(sockets) {
+            if let Some(tx) = socket.tx {
+                self.give_tx(port, queue, tx, &bound.drops)?;
+            }
+            if let (Some(rx), Some(index)) = (socket.rx, queue.rx_thread) {
+                let watched = queue.tx_threads.iter().all(|&thread| thread == index);
+                let (queue, busy_ns) = (queue.id, Arc::clone(&queue.busy_ns));
+                let slot = RxSlot { port, queue, rx, watched, busy_ns, in_pass: 0 };
+                if let Some(thread) = self.threads.get(index) {
+                    thread.handle.call(move |pmd| pmd.add_rx(slot))?;
+                }
             }
         }
         Ok(())
@@ -292,7 +319,8 @@ impl Switchd {
     /// those on the port's NUMA node if there are any.
     fn least_loaded(&self, opening: &Bound) -> usize {
         let queues = || self.ports.values().flat_map(Port::queues).chain(&opening.queues);
-        let load = |thread: usize| queues().filter(|queue| queue.rx_thread == thread).count();
+        let polls = |queue: &&Queue, thread| queue.rx_thread == Some(thread);
+        let load = |thread: usize| queues().filter(|queue| polls(queue, thread)).count();
         let node = opening.netdev.device().numa_node;
         let cost = |&(i, thread): &(usize, &Thread)| {
             (node.is_some_and(|node| node != thread.numa), load(i))
@@ -303,15 +331,12 @@ impl Switchd {
     fn give_tx(
         &self,
         port: PortNo,
-        (queue, tx): (QueueId, XskTx),
-        users: &[usize],
-        bound: &mut Bound,
+        queue: &Queue,
+        tx: XskTx,
+        drops: &[Arc<DropCounters>],
     ) -> Result<(), Error> {
-        let mut handles = match users {
-            [] => {
-                bound.spare.push((queue, tx));
-                return Ok(());
-            }
+        let users = &queue.tx_threads;
+        let mut handles = match users.as_slice() {
             [_] => vec![TxHandle::Owned(tx)],
             _ => {
                 let shared = Arc::new(Mutex::new(tx));
@@ -319,9 +344,9 @@ impl Switchd {
             }
         };
         for &user in users {
-            let thread = self.threads.get(user).zip(bound.drops.get(user)).zip(handles.pop());
+            let thread = self.threads.get(user).zip(drops.get(user)).zip(handles.pop());
             if let Some(((thread, drops), tx)) = thread {
-                let slot = TxSlot { port, queue, tx, drops: Arc::clone(drops) };
+                let slot = TxSlot { port, queue: queue.id, tx, drops: Arc::clone(drops) };
                 thread.handle.call(move |pmd| pmd.add_tx(slot))?;
             }
         }
@@ -341,7 +366,7 @@ impl Switchd {
 
     /// Takes a port's queues from the threads and closes its sockets; they leave the map first.
     fn take_down(&mut self, settings: &Settings, bound: Box<Bound>) {
-        let Bound { netdev, queues, spare, drops } = *bound;
+        let Bound { netdev, queues, drops } = *bound;
         netdev.leave();
         let (no, port) = (settings.number(), &settings.name);
         let mut closed = Vec::new();
@@ -351,11 +376,6 @@ impl Switchd {
                 // Its frames stay where they are: a hung thread may still use them.
                 Err(error) => warn!(self.log, "port {port}: {error}"),
             }
-        }
-        if !spare.is_empty() {
-            let (mut cache, unused) = (FrameCache::new(self.umem, 0), DropCounters::default());
-            let spare = spare.into_iter();
-            closed.extend(spare.map(|(queue, tx)| (queue, tx.close(&mut cache, &unused))));
         }
         self.draining.extend(closed.into_iter().map(|(queue, half)| netdev.drain(queue, half)));
         for queue in &queues {
@@ -437,5 +457,31 @@ impl Switchd {
         let draining = (!self.draining.is_empty()).then_some(Nanos::from_millis(20));
         let retries = self.ports.values().filter_map(retry);
         retries.chain(draining).min().unwrap_or(Nanos::from_secs(1)).min(Nanos::from_secs(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::spread_tx;
+
+    #[test]
+    fn each_thread_sends_on_one_queue_on_its_own_if_there_are_enough() {
+        let own =
+            |threads: &[usize]| threads.iter().map(|&thread| vec![thread]).collect::<Vec<_>>();
+        assert_eq!(spread_tx(&[Some(0)], 1), own(&[0]));
+        // What it receives from comes first, whatever the order.
+        assert_eq!(spread_tx(&[Some(1), Some(0)], 2), own(&[1, 0]));
+        // Queues that only send go to the others.
+        assert_eq!(spread_tx(&[Some(1), None, None], 3), own(&[1, 0, 2]));
+        // A thread that receives from two queues sends on the first.
+        assert_eq!(spread_tx(&[Some(0), Some(0)], 2), own(&[0, 1]));
+    }
+
+    #[test]
+    fn too_few_queues_are_shared_evenly() {
+        assert_eq!(spread_tx(&[Some(1)], 3), [[1, 0, 2]]);
+        assert_eq!(spread_tx(&[Some(0), Some(2)], 4), [[0, 1], [2, 3]]);
+        assert_eq!(spread_tx(&[Some(0), None], 5), [vec![0, 2, 4], vec![1, 3]]);
+        assert_eq!(spread_tx(&[], 2), Vec::<Vec<usize>>::new());
     }
 }

@@ -61,11 +61,8 @@ impl Switchd {
         let kernel = queue.kernel.read().unwrap_or_default();
         QueueInfo {
             queue: queue.id.0,
-            rx_core: core(queue.rx_thread),
-            tx_core: match queue.tx_threads.as_slice() {
-                [one] => core(*one),
-                _ => None,
-            },
+            rx_core: queue.rx_thread.and_then(core),
+            tx_cores: queue.tx_threads.iter().filter_map(|thread| core(*thread)).collect(),
             rx: rx_traffic(&queue.rx),
             tx: tx_traffic(&queue.tx),
             kicks: kicks(&queue.tx),
@@ -175,7 +172,7 @@ impl Switchd {
         let now = self.clock.now();
         let rxqs = |index: usize| {
             let all = self.ports.values().flat_map(|p| p.queues().iter().map(move |q| (p, q)));
-            all.filter(move |(_, queue)| queue.rx_thread == index)
+            all.filter(move |(_, queue)| queue.rx_thread == Some(index))
         };
         let usage = |queue: &Queue| queue.usage.percent(secs, now, queue.busy_ns.get());
         let threads = self.threads.iter().enumerate().map(|(index, thread)| {

@@ -80,13 +80,14 @@ pub fn in_mode(name: &'static str, mode: XdpMode) -> NetdevOptions<'static> {
     NetdevOptions { mode: Some(mode), ..options(name) }
 }
 
-/// Opens an interface in a namespace. The group goes in and comes out, as the call is made in a thread.
+/// Opens an interface in a namespace, each queue with both halves. The group goes in and comes out, as the call is made in a thread.
 pub fn open(
     ns: &Netns,
     mut groups: UmemGroups,
     options: NetdevOptions<'static>,
 ) -> (UmemGroups, Result<(Netdev, Vec<Port>), Error>) {
     ns.enter(move || {
+        let options = NetdevOptions { n_txq: options.n_rxq, ..options };
         let opened = Netdev::open(&mut groups, &options).map(|(netdev, sockets)| {
             let ports = sockets.into_iter().map(|(queue, xsk)| Port {
                 queue: queue.0,

@@ -48,7 +48,6 @@ fn all() -> Vec<runner::Test> {
         traffic::ping_tcp_udp_over_ipv4,
         traffic::ping_tcp_udp_over_ipv6,
         traffic::tcp_inside_vxlan,
-        traffic::four_queues_and_two_threads,
         traffic::checksums_stay_as_they_are,
         transmit::a_backlog_leaves_in_few_calls,
         configuration::a_bad_file_is_refused_at_start,
@@ -64,8 +63,6 @@ fn all() -> Vec<runner::Test> {
         control::garbage_on_the_control_socket,
         control::it_tells_systemd_when_it_is_ready,
         packaging::the_unit_runs_under_systemd,
-        queues::values_that_do_not_fit_are_warned_of,
-        queues::optional_kernel_features_are_shown,
         refusals::bad_commands_are_explained_and_change_nothing,
         refusals::more_queues_than_the_device_has,
         refusals::a_port_of_another_daemon,
@@ -85,6 +82,30 @@ fn all() -> Vec<runner::Test> {
         lifecycle::a_raised_mtu_is_followed,
         footprint::two_ports_take_less_than_100_mib,
     ];
+    let queues = tests![Plain:
+        queues::values_that_do_not_fit_are_warned_of,
+        queues::optional_kernel_features_are_shown,
+        queues::two_threads_share_a_single_queue,
+        queues::each_thread_sends_on_a_queue_of_its_own,
+        queues::four_receive_queues_over_two_threads,
+        queues::queues_before_the_first_stay_with_the_host,
+        queues::a_shared_queue_under_load_from_two_threads,
+    ];
+    let large = tests![Plain:
+        jumbo::what_is_left_to_be_cut_is_cut_in_generic_mode,
+        jumbo::what_is_left_to_be_cut_in_a_tunnel_is_cut_too,
+        jumbo::jumbo_frames_pass_in_every_mode,
+        jumbo::an_mtu_of_19_frames_is_refused,
+        jumbo::what_is_left_to_be_cut_may_have_more_frames_than_a_packet,
+        jumbo::what_exceeds_the_output_mtu_is_counted,
+        jumbo::udp_left_to_be_cut_is_counted,
+        jumbo::a_lowered_mtu_is_followed,
+    ];
+    plain.into_iter().chain(queues).chain(large).chain(timing()).collect()
+}
+
+/// Those that measure time.
+fn timing() -> Vec<runner::Test> {
     let timing = tests![Timing:
         transmit::overload_then_silence_then_ping,
         slow_link::a_ping_overtakes_an_overload,
@@ -102,17 +123,7 @@ fn all() -> Vec<runner::Test> {
         footprint::asleep_it_takes_less_than_two_percent,
     ];
     let long = tests![Long: transmit::tcp_goes_on_while_neighbours_are_forgotten];
-    let large = tests![Plain:
-        jumbo::what_is_left_to_be_cut_is_cut_in_generic_mode,
-        jumbo::what_is_left_to_be_cut_in_a_tunnel_is_cut_too,
-        jumbo::jumbo_frames_pass_in_every_mode,
-        jumbo::an_mtu_of_19_frames_is_refused,
-        jumbo::what_is_left_to_be_cut_may_have_more_frames_than_a_packet,
-        jumbo::what_exceeds_the_output_mtu_is_counted,
-        jumbo::udp_left_to_be_cut_is_counted,
-        jumbo::a_lowered_mtu_is_followed,
-    ];
-    plain.into_iter().chain(large).chain(timing).chain(long).collect()
+    timing.into_iter().chain(long).collect()
 }
 
 /// A number at a place in JSON; 0 when there is none.

@@ -6,8 +6,12 @@ use serde_json::Value;
 use xvs_tests::{
     Result, check,
     daemon::{Daemon, Setup},
+    iperf::Iperf,
+    ns::{self, Netns},
     ping::Ping,
-    rig::{C2, Rig},
+    proc,
+    rig::{C1, C2, Rig},
+    udp::{Flow, Receiver},
 };
 
 use crate::{configuration::says, number, runner::on};
@@ -71,6 +75,216 @@ pub(crate) fn optional_kernel_features_are_shown() -> Result<()> {
         {
             check!(number(&port, &format!("/{name}/in_force")) == expected, "{name}: {port}");
         }
+        daemon.stop()
+    })
+}
+
+/// Two threads; frames for four queues.
+const TWO_THREADS: &str = "cpu-mask = \"0x3\"\nsleep-max-us = 200";
+
+/// Where a queue is served: its number, the core that receives, the cores that send.
+type Place = (u64, Option<u64>, Vec<u64>);
+
+/// The places of a port's queues, in their order.
+fn places(port: &Value) -> Vec<Place> {
+    let queues = port.pointer("/queues").and_then(Value::as_array);
+    let place = |queue: &Value| {
+        let cores = queue.pointer("/tx_cores").and_then(Value::as_array);
+        let cores = cores.into_iter().flatten().filter_map(Value::as_u64).collect();
+        (number(queue, "/queue"), queue.pointer("/rx_core").and_then(Value::as_u64), cores)
+    };
+    queues.into_iter().flatten().map(place).collect()
+}
+
+/// TCP both ways at once, and pings beside it.
+fn traffic_both_ways(rig: &Rig) -> Result<()> {
+    let ping = Ping::new(&rig.c1, C2).interval_s(0.02).start(&rig.scratch)?;
+    let tcp = Iperf::run(rig, C2, 2, &["--bidir"])?;
+    let pings = ping.stop()?;
+    check!(tcp.mbit_s > 50.0, "TCP both ways: {} Mbit/s", tcp.mbit_s);
+    check!(pings.sent > 20 && pings.lost() <= 1, "{} of {} pings lost", pings.lost(), pings.sent);
+    Ok(())
+}
+
+/// The device has one queue: both threads send on it, under a lock, and that is shown.
+pub(crate) fn two_threads_share_a_single_queue() -> Result<()> {
+    on(Rig::pair, |rig| {
+        let mut daemon = Daemon::start(rig, &Setup::new(rig).pmd(TWO_THREADS))?;
+        rig.wait_forwarding(Duration::from_secs(5))?;
+        let mut receiving = Vec::new();
+        for name in ["v1", "v2"] {
+            let found = places(&daemon.port(name)?);
+            let [(0, Some(rx), tx)] = found.as_slice() else {
+                return Err(xvs_tests::Error::Check(format!("{name}: {found:?}")));
+            };
+            check!(tx.len() == 2 && tx.contains(&0) && tx.contains(&1), "{name}: {found:?}");
+            receiving.push(*rx);
+            says(&daemon.ctl_text(&["port", "show", name])?, &["shared under a lock"])?;
+        }
+        receiving.sort_unstable();
+        check!(receiving == [0, 1], "the ports are not spread over the threads: {receiving:?}");
+        says(&(daemon.proc().stdout() + &daemon.proc().stderr()), &["share 1 of 1 tx queues"])?;
+        traffic_both_ways(rig)?;
+        daemon.stop()
+    })
+}
+
+/// The device has more queues than are received from: each thread sends on its own, without a lock, on
+/// sockets that only transmit. Other threads decide anew.
+pub(crate) fn each_thread_sends_on_a_queue_of_its_own() -> Result<()> {
+    on(Rig::multi_queue, |rig| {
+        let setup = |mask| {
+            let pmd = format!("cpu-mask = \"{mask}\"\nsleep-max-us = 200");
+            Setup::new(rig).pmd(&pmd).each_port("n-rxq = 1")
+        };
+        for host in [&rig.c1, &rig.c2] {
+            steer(host, 0)?;
+        }
+        let mut daemon = Daemon::start(rig, &setup("0x3"))?;
+        rig.wait_forwarding(Duration::from_secs(5))?;
+        for mask in ["0x3", "0x1", "0x3"] {
+            daemon.rewrite(&setup(mask).toml())?;
+            daemon.ctl(&["config", "reload"])?;
+            daemon.wait_bound(2, Duration::from_secs(10))?;
+            rig.wait_forwarding(Duration::from_secs(5))?;
+            for name in ["v1", "v2"] {
+                let found = places(&daemon.port(name)?);
+                let good = match found.as_slice() {
+                    [(0, Some(0), tx)] => mask == "0x1" && *tx == [0],
+                    [(0, Some(rx), own), (1, None, other)] => {
+                        mask == "0x3" && *own == [*rx] && *other == [1 - rx]
+                    }
+                    _ => false,
+                };
+                check!(good, "{name} with {mask}: {found:?}");
+                let text = daemon.ctl_text(&["port", "show", name])?;
+                check!(!text.contains("shared"), "{text}");
+            }
+        }
+        traffic_both_ways(rig)?;
+        for name in ["v1", "v2"] {
+            let port = daemon.port(name)?;
+            let sent = number(&port, "/queues/1/tx/packets");
+            check!(sent > 1000, "{name}: {sent} packets left by the queue that only sends: {port}");
+        }
+        daemon.stop()
+    })
+}
+
+/// Lets everything that a host with four queues sends leave by one of them.
+fn steer(host: &Netns, queue: u8) -> Result<()> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from).min(32);
+    let all = u32::MAX >> (32 - cores);
+    for n in 0..4 {
+        let cores = if n == queue { format!("{all:x}") } else { "0".to_owned() };
+        let path = format!("/sys/class/net/e0/queues/tx-{n}/xps_cpus");
+        proc::run(host.command("sh").args(["-c", &format!("echo {cores} >{path}")]))?;
+    }
+    Ok(())
+}
+
+/// Four receive queues are spread over two threads, and each has its packets.
+pub(crate) fn four_receive_queues_over_two_threads() -> Result<()> {
+    on(Rig::multi_queue, |rig| {
+        let mut setup = Setup::new(rig).pmd(TWO_THREADS).each_port("n-rxq = 4");
+        setup.umem = "frames = 32768".to_owned();
+        let daemon = Daemon::start(rig, &setup)?;
+        rig.wait_forwarding(Duration::from_secs(5))?;
+        for name in ["v1", "v2"] {
+            let found = places(&daemon.port(name)?);
+            let on = |core| found.iter().filter(|(_, rx, _)| *rx == Some(core)).count();
+            check!(found.len() == 4 && on(0) == 2 && on(1) == 2, "{name}: {found:?}");
+            let sends: Vec<_> = found.iter().filter(|(.., tx)| !tx.is_empty()).collect();
+            let own = sends.iter().all(|(_, rx, tx)| rx.is_some_and(|rx| *tx == [rx]));
+            check!(sends.len() == 2 && own, "{name}: {found:?}");
+        }
+        for n in 0..4 {
+            steer(&rig.c1, n)?;
+            let receiver = Receiver::start(&rig.c2, 7000)?;
+            let flow = Flow { to: format!("{C2}:7000"), size: 64, rate_pps: 10_000, count: 1000 };
+            let sent = ns::join(flow.start(&rig.c1)?)?;
+            let received = receiver.stop()?;
+            check!(received.numbers.len() == sent as usize, "{n}: {sent}, {received:?}");
+            let port = daemon.port("v1")?;
+            let packets = number(&port, &format!("/queues/{n}/rx/packets"));
+            check!(packets >= 1000, "queue {n} received {packets}: {port}");
+        }
+        traffic_both_ways(rig)?;
+        daemon.stop()
+    })
+}
+
+/// Queues 2 and 3 are taken; what comes by 0 and 1 goes on to the host.
+pub(crate) fn queues_before_the_first_stay_with_the_host() -> Result<()> {
+    on(Rig::multi_queue, |rig| {
+        let mut setup = Setup::new(rig).pmd(TWO_THREADS).each_port("start-queue = 2\nn-rxq = 2");
+        setup.umem = "frames = 32768".to_owned();
+        let daemon = Daemon::start(rig, &setup)?;
+        for host in [&rig.c1, &rig.c2] {
+            steer(host, 3)?;
+        }
+        rig.wait_forwarding(Duration::from_secs(5))?;
+        let found = places(&daemon.port("v1")?);
+        let numbers: Vec<_> = found.iter().map(|(queue, ..)| *queue).collect();
+        check!(numbers == [2, 3], "v1: {found:?}");
+        traffic_both_ways(rig)?;
+        let before = daemon.port("v1")?;
+        steer(&rig.c1, 1)?;
+        let ping = Ping::new(&rig.c1, C2).count(5).interval_s(0.05).timeout_s(0.2);
+        let lost = ping.run(&rig.scratch)?.lost();
+        check!(lost == 5, "{lost} of 5 pings by queue 1 lost");
+        let after = daemon.port("v1")?;
+        let passed = |port| number(port, "/passed_to_stack");
+        check!(passed(&after) >= passed(&before) + 5, "not passed to the host: {after}");
+        daemon.stop()
+    })
+}
+
+/// Packets of four flows, received by two threads, leave by one queue: in order within each flow, with
+/// every packet and frame accounted for, while packets of the other direction come in by that port.
+pub(crate) fn a_shared_queue_under_load_from_two_threads() -> Result<()> {
+    on(Rig::pair, |rig| {
+        rig.dut.ip("link del v1")?;
+        rig.wire(1, "numrxqueues 4 numtxqueues 4")?;
+        let mut setup = Setup::new(rig).pmd("cpu-mask = \"0x3\"\nsleep-max-us = 0");
+        setup.umem = "frames = 32768".to_owned();
+        for port in setup.ports.iter_mut().filter(|port| port.name == "v1") {
+            port.lines = "n-rxq = 4".to_owned();
+        }
+        let daemon = Daemon::start(rig, &setup)?;
+        rig.wait_forwarding(Duration::from_secs(5))?;
+        let found = places(&daemon.port("v2")?);
+        check!(matches!(found.as_slice(), [(0, Some(_), tx)] if tx.len() == 2), "v2: {found:?}");
+        let mut flows = Vec::new();
+        // So many that both threads have some, whichever queues they hash to.
+        for port in 7000..7012 {
+            let to = format!("{C2}:{port}");
+            let flow = Flow { to, size: 64, rate_pps: 20_000, count: 60_000 };
+            flows.push((Receiver::start(&rig.c2, port)?, flow.start(&rig.c1)?));
+        }
+        let back = Receiver::start(&rig.c1, 7000)?;
+        let flow = Flow { to: format!("{C1}:7000"), size: 64, rate_pps: 20_000, count: 60_000 };
+        let sent_back = ns::join(flow.start(&rig.c2)?)?;
+        for (n, (receiver, sender)) in flows.into_iter().enumerate() {
+            let (sent, received) = (ns::join(sender)?, receiver.stop()?);
+            let (arrived, reordered) = (received.numbers.len(), received.reordered());
+            check!(reordered == 0, "{reordered} of {arrived} packets of flow {n} were reordered");
+            check!(arrived > sent as usize / 10, "{arrived} of {sent} of flow {n} arrived");
+        }
+        let back = back.stop()?;
+        check!(back.reordered() == 0, "{} packets back were reordered", back.reordered());
+        check!(back.numbers.len() > sent_back as usize / 10, "{sent_back}: {}", back.numbers.len());
+        let (from, to) = (daemon.port("v1")?, daemon.port("v2")?);
+        for core in [0, 1] {
+            let queues = places(&from).into_iter().filter(|(_, rx, _)| *rx == Some(core));
+            let packets = queues.map(|(n, ..)| number(&from, &format!("/queues/{n}/rx/packets")));
+            let packets: u64 = packets.sum();
+            check!(packets > 10_000, "the thread on core {core} received {packets}: {from}");
+        }
+        check!(number(&to, "/kicks/errors") == 0, "{to}");
+        let ledger = daemon.balanced()?;
+        let (rx, tx) = (ledger.packets("rx"), ledger.packets("tx"));
+        check!(rx > 100_000 && tx > 100_000, "{}", ledger.json());
         daemon.stop()
     })
 }

@@ -70,8 +70,15 @@ pub(crate) fn more_queues_than_the_device_has() -> Result<()> {
         let mut setup = Setup::new(rig);
         setup.ports.truncate(1);
         let daemon = Daemon::start(rig, &setup)?;
-        let text = daemon.ctl_refused(&["port", "add", "v2", "n-rxq=4"])?;
-        says(&text, &["v2 has 1 rx queues, too few for 4", "ethtool -L v2"])?;
+        rig.dut.ip("link add v3 numrxqueues 4 numtxqueues 1 type veth peer name v4")?;
+        for (port, option, expected) in [
+            ("v2", "n-rxq=4", "v2 has 1 rx and 1 tx queues, too few for 4 from queue 0 on"),
+            ("v2", "start-queue=1", "v2 has 1 rx and 1 tx queues, too few for 1 from queue 1 on"),
+            ("v3", "start-queue=1", "v3 has 4 rx and 1 tx queues, too few for 1 from queue 1 on"),
+        ] {
+            let text = daemon.ctl_refused(&["port", "add", port, option])?;
+            says(&text, &[expected, "lower n-rxq or start-queue", "ethtool -L"])?;
+        }
         daemon.stop()
     })
 }

@@ -90,18 +90,6 @@ pub(crate) fn tcp_inside_vxlan() -> Result<()> {
     })
 }
 
-pub(crate) fn four_queues_and_two_threads() -> Result<()> {
-    on(Rig::multi_queue, |rig| {
-        let mut setup = Setup::new(rig).pmd("cpu-mask = \"0x3\"\nsleep-max-us = 200");
-        setup.umem = "frames = 32768".to_owned();
-        let daemon = Daemon::start(rig, &setup.each_port("n-rxq = 4"))?;
-        let tcp = Iperf::run(rig, C2, 3, &["-P", "4"])?;
-        check!(tcp.mbit_s > 50.0, "TCP: {} Mbit/s", tcp.mbit_s);
-        check_checksums(rig)?;
-        daemon.stop()
-    })
-}
-
 /// Frames that must arrive as they were sent: checksums right, wrong, absent, and one that is not the
 /// Internet checksum at all.
 fn frames_to_keep() -> Vec<(&'static str, Vec<u8>)> {

@@ -115,8 +115,8 @@ pub struct QueueInfo {
     pub queue: u32,
     /// Core of the PMD thread that receives; `None` for a queue that only sends.
     pub rx_core: Option<u32>,
-    /// Core of the PMD thread that sends; `None` when several share it under a lock.
-    pub tx_core: Option<u32>,
+    /// Cores of the PMD threads that send; several share it under a lock; none: a queue that only receives.
+    pub tx_cores: Vec<u32>,
     /// Received.
     pub rx: Traffic,
     /// Sent.

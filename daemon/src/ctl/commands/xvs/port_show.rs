@@ -88,9 +88,15 @@ fn counters(port: &PortInfo, out: &mut dyn fmt::Write) -> fmt::Result {
 }
 
 fn queue_counters(queue: &QueueInfo, out: &mut dyn fmt::Write) -> fmt::Result {
-    let core = |core: Option<u32>| core.map_or_else(|| "-".to_owned(), |core| core.to_string());
-    let (rx, tx) = (core(queue.rx_core), core(queue.tx_core));
-    writeln!(out, "  queue {}: rx core {rx}, tx core {tx}", queue.queue)?;
+    let tx = match queue.tx_cores.as_slice() {
+        [] => "-".to_owned(),
+        [one] => one.to_string(),
+        [first, others @ ..] => {
+            let others: String = others.iter().map(|core| format!("+{core}")).collect();
+            format!("{first}{others} (shared under a lock)")
+        }
+    };
+    writeln!(out, "  queue {}: rx core {}, tx core {tx}", queue.queue, known(queue.rx_core))?;
     for metric in registry::QUEUE {
         writeln!(out, "    {:<30} {}", metric.name, (metric.get)(queue))?;
     }
