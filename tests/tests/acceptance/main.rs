@@ -107,6 +107,8 @@ fn all() -> Vec<runner::Test> {
 /// Those that measure time.
 fn timing() -> Vec<runner::Test> {
     let timing = tests![Timing:
+        jumbo::jumbo_frames_share_a_slow_link,
+        jumbo::segments_share_a_slow_link,
         transmit::overload_then_silence_then_ping,
         slow_link::a_ping_overtakes_an_overload,
         slow_link::a_sparse_flow_is_neither_lost_nor_late,
