@@ -90,6 +90,7 @@ fn all() -> Vec<runner::Test> {
         queues::four_receive_queues_over_two_threads,
         queues::queues_before_the_first_stay_with_the_host,
         queues::a_shared_queue_under_load_from_two_threads,
+        queues::no_thread_sleeps_on_a_socket_on_which_another_sends,
     ];
     let large = tests![Plain:
         jumbo::what_is_left_to_be_cut_is_cut_in_generic_mode,

@@ -288,3 +288,29 @@ pub(crate) fn a_shared_queue_under_load_from_two_threads() -> Result<()> {
         daemon.stop()
     })
 }
+
+/// An idle thread sleeps beside one that sends, on the same port, into a queue that rejects packets: it does
+/// not transmit behind the other's back, which would hide a rejection. What counts as sent arrives.
+pub(crate) fn no_thread_sleeps_on_a_socket_on_which_another_sends() -> Result<()> {
+    on(Rig::slow_link, |rig| {
+        rig.dut.run("tc qdisc replace dev v2 root tbf rate 100mbit burst 20k limit 40k")?;
+        let setup = Setup::new(rig).pmd("cpu-mask = \"0x3\"\nsleep-max-us = 10");
+        let daemon = Daemon::start(rig, &setup)?;
+        rig.wait_forwarding(Duration::from_secs(5))?;
+        let arrived = || -> Result<u64> {
+            let text = rig.c2.run("cat /sys/class/net/e0/statistics/rx_packets")?;
+            text.trim().parse().map_err(|_| xvs_tests::Error::Check(text))
+        };
+        let (before, sent_before) = (arrived()?, number(&daemon.port("m2")?, "/tx/packets"));
+        ns::join(Flow::bulk(&format!("{C2}:7000"), 400, 3).start(&rig.c1)?)?;
+        let ledger = daemon.balanced()?;
+        // What the kernel took leaves within the 40 kB that wait, in 4 ms.
+        std::thread::sleep(Duration::from_millis(100));
+        let port = daemon.port("m2")?;
+        let (arrived, sent) = (arrived()? - before, number(&port, "/tx/packets") - sent_before);
+        check!(ledger.drops("tx_busy") > 100, "nothing was rejected: {}", ledger.json());
+        check!(number(&port, "/kicks/ebusy") == ledger.drops("tx_busy"), "{port}");
+        check!(arrived >= sent, "{sent} packets count as sent, {arrived} arrived: {port}");
+        daemon.stop()
+    })
+}
