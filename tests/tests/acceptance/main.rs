@@ -89,8 +89,6 @@ fn all() -> Vec<runner::Test> {
         queues::each_thread_sends_on_a_queue_of_its_own,
         queues::four_receive_queues_over_two_threads,
         queues::queues_before_the_first_stay_with_the_host,
-        queues::a_shared_queue_under_load_from_two_threads,
-        queues::no_thread_sleeps_on_a_socket_on_which_another_sends,
     ];
     let large = tests![Plain:
         jumbo::what_is_left_to_be_cut_is_cut_in_generic_mode,
@@ -120,6 +118,8 @@ fn timing() -> Vec<runner::Test> {
         transmit::ebusy_costs_one_packet_each,
         transmit::without_carrier_no_system_call,
         transmit::a_full_tx_ring_drops_only_what_does_not_fit,
+        queues::a_shared_queue_under_load_from_two_threads,
+        queues::no_thread_sleeps_on_a_socket_on_which_another_sends,
         lifecycle::a_port_comes_and_goes_a_hundred_times,
         lifecycle::links_go_down_under_load_and_come_back,
         lifecycle::it_exits_within_a_second_under_load,
