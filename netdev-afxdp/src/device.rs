@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use xvs_datapath::MacAddr;
@@ -17,6 +17,7 @@ use crate::{Error, Result};
 
 mod ethtool;
 mod promiscuous;
+mod tcp;
 
 /// Queues of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -131,6 +132,16 @@ impl Device {
             .filter_map(ip_addr)
             .filter(|address| !matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local()))
             .collect())
+    }
+
+    /// The far end of an established TCP connection that uses one of the addresses, if there is one: whoever is
+    /// logged in through the device would be cut off.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn connection(&self) -> Result<Option<SocketAddr>> {
+        let own = self.addresses()?;
+        Ok(tcp::established().find(|(local, _)| own.contains(&local.ip())).map(|(_, far)| far))
     }
 
     /// True when a default route, of IPv4 or IPv6 and in any table, leaves through the device.

@@ -24,8 +24,6 @@
 use xvs_datapath::Nanos;
 
 #[cfg(test)]
-mod real;
-#[cfg(test)]
 mod sim;
 #[cfg(test)]
 mod tests;

@@ -104,6 +104,8 @@ impl Switchd {
             State::Bound(bound) => {
                 let device = bound.netdev.device();
                 info.state = PortState::Bound;
+                let renamed = bound.renamed.as_ref();
+                info.reason = renamed.map(|name| format!("its interface is called {name} now"));
                 info.ifindex = Some(device.ifindex);
                 info.mac = Some(device.mac);
                 info.mtu = Some(bound.netdev.link().mtu());

@@ -13,6 +13,7 @@ mod configuration;
 mod control;
 mod flows;
 mod footprint;
+mod interfaces;
 mod jumbo;
 mod lifecycle;
 mod packaging;
@@ -80,6 +81,12 @@ fn all() -> Vec<runner::Test> {
         lifecycle::killed_on_a_slow_link_the_next_start_binds,
         lifecycle::an_interface_made_again_is_bound_again,
         lifecycle::a_raised_mtu_is_followed,
+        interfaces::an_interface_leaves_for_another_namespace_and_returns,
+        interfaces::a_renamed_interface_is_kept,
+        interfaces::promiscuous_mode_is_set_and_restored,
+        interfaces::a_foreign_program_is_named_and_left_alone,
+        interfaces::a_port_that_would_cut_somebody_off_is_refused,
+        interfaces::a_failing_port_is_tried_again_and_disturbs_nobody,
         footprint::two_ports_take_less_than_100_mib,
     ];
     let queues = tests![Plain:
@@ -89,6 +96,7 @@ fn all() -> Vec<runner::Test> {
         queues::each_thread_sends_on_a_queue_of_its_own,
         queues::four_receive_queues_over_two_threads,
         queues::queues_before_the_first_stay_with_the_host,
+        queues::a_shared_queue_under_load_from_two_threads,
     ];
     let large = tests![Plain:
         jumbo::what_is_left_to_be_cut_is_cut_in_generic_mode,
@@ -106,8 +114,6 @@ fn all() -> Vec<runner::Test> {
 /// Those that measure time.
 fn timing() -> Vec<runner::Test> {
     let timing = tests![Timing:
-        jumbo::jumbo_frames_share_a_slow_link,
-        jumbo::segments_share_a_slow_link,
         transmit::overload_then_silence_then_ping,
         slow_link::a_ping_overtakes_an_overload,
         slow_link::a_sparse_flow_is_neither_lost_nor_late,
@@ -118,14 +124,15 @@ fn timing() -> Vec<runner::Test> {
         transmit::ebusy_costs_one_packet_each,
         transmit::without_carrier_no_system_call,
         transmit::a_full_tx_ring_drops_only_what_does_not_fit,
-        queues::a_shared_queue_under_load_from_two_threads,
-        queues::no_thread_sleeps_on_a_socket_on_which_another_sends,
         lifecycle::a_port_comes_and_goes_a_hundred_times,
         lifecycle::links_go_down_under_load_and_come_back,
         lifecycle::it_exits_within_a_second_under_load,
         footprint::asleep_it_takes_less_than_two_percent,
     ];
-    let long = tests![Long: transmit::tcp_goes_on_while_neighbours_are_forgotten];
+    let long = tests![Long:
+        transmit::tcp_goes_on_while_neighbours_are_forgotten,
+        interfaces::two_hundred_reloads_leak_nothing,
+    ];
     timing.into_iter().chain(long).collect()
 }
 
