@@ -124,6 +124,7 @@ fn timing() -> Vec<runner::Test> {
         transmit::ebusy_costs_one_packet_each,
         transmit::without_carrier_no_system_call,
         transmit::a_full_tx_ring_drops_only_what_does_not_fit,
+        transmit::a_link_that_takes_nothing_costs_few_calls,
         lifecycle::a_port_comes_and_goes_a_hundred_times,
         lifecycle::links_go_down_under_load_and_come_back,
         lifecycle::it_exits_within_a_second_under_load,
