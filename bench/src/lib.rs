@@ -9,6 +9,7 @@ pub mod compare;
 pub mod demo;
 pub mod forward;
 pub mod instructions;
+pub mod offloads;
 pub mod peers;
 pub mod sink;
 pub mod slow_link;

@@ -212,7 +212,9 @@ settings! {
         /// Busy polling: the thread runs the driver's receive routine itself whenever its ring is empty,
         /// instead of waiting for an interrupt. 0: off. Any other value switches it on: an AF_XDP socket
         /// polls once at each call, however many microseconds (SO_BUSY_POLL) are allowed. It costs a
-        /// system call at each turn of an idle thread.
+        /// system call at each turn of an idle thread. It is meant for NICs. On veth there is no effect to
+        /// speak of (medians of 7 runs in turns: a ping takes 11 µs instead of 9, small packets pass at
+        /// 153,000 a second instead of 141,000, and single runs differ by more).
         busy_poll_us "busy-poll-us": u32, Range(0, 10_000), Optional 0, Recreate;
         /// The most packets of one such poll (SO_BUSY_POLL_BUDGET); auto takes 64.
         busy_poll_budget "busy-poll-budget": Auto<u32>, Range(1, 65_535), Optional Auto::Auto, Recreate;

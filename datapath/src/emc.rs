@@ -4,11 +4,14 @@
 //! the entry is a miss and the first to be replaced. Only some of the packets that miss are inserted,
 //! so that many short flows do not push out the few long ones.
 
+use crate::FlowKey;
 use crate::slab::FlowRef;
-use crate::{FlowKey, N_WORDS};
 
 /// Sets of two entries; a power of two.
 const SETS: usize = 4096;
+
+/// Keys that use more words are not cached: neighbour discovery, and what actions have marked.
+const MAX_USED: usize = 13;
 
 /// One key and its flow: two cache lines, of which a key of IPv4 needs the first only.
 #[derive(Clone, Copy, Debug)]
@@ -17,10 +20,10 @@ struct Entry {
     hash: u32,
     used: u32,
     flow: FlowRef,
-    words: [u64; N_WORDS],
+    words: [u64; MAX_USED],
 }
 
-const EMPTY: Entry = Entry { hash: 0, used: 0, flow: FlowRef::NONE, words: [0; N_WORDS] };
+const EMPTY: Entry = Entry { hash: 0, used: 0, flow: FlowRef::NONE, words: [0; MAX_USED] };
 
 impl Entry {
     #[inline]
@@ -81,13 +84,14 @@ impl Emc {
         is_live: impl Fn(FlowRef) -> bool,
     ) {
         let random = self.next_random();
-        if self.threshold.is_some_and(|threshold| random <= threshold) {
+        let fits = key.used() <= MAX_USED;
+        if fits && self.threshold.is_some_and(|threshold| random <= threshold) {
             self.insert(hash, key, flow, is_live);
         }
     }
 
     #[inline(never)]
-    #[allow(clippy::cast_possible_truncation, reason = "at most N_WORDS")]
+    #[allow(clippy::cast_possible_truncation, reason = "at most MAX_USED")]
     fn insert(
         &mut self,
         hash: u32,
@@ -96,6 +100,7 @@ impl Emc {
         is_live: impl Fn(FlowRef) -> bool,
     ) {
         let coin = self.random >> 63 == 0;
+        let Some(words) = key.words().first_chunk() else { return };
         let Some([first, second]) = self.sets.get_mut(Self::set(hash)) else { return };
         let victim = if first.is(hash, key) {
             first
@@ -106,7 +111,7 @@ impl Emc {
         } else {
             second
         };
-        *victim = Entry { hash, used: key.used() as u32, flow, words: *key.words() };
+        *victim = Entry { hash, used: key.used() as u32, flow, words: *words };
     }
 
     /// Xorshift: good enough to pick victims, and cheap.
@@ -164,6 +169,17 @@ mod tests {
         assert_eq!(emc.lookup(5, &key(2)), Some(flow(2)));
         emc.clear();
         assert_eq!(emc.lookup(5, &key(1)), None);
+    }
+
+    #[test]
+    fn keys_that_are_too_long_are_not_cached() {
+        let mut emc = emc(1);
+        for (field, cached) in [(&Field::SKB_MARK, true), (&Field::SKB_PRIORITY, false)] {
+            let mut key = key(1);
+            key.set(field, 1);
+            emc.offer(5, &key, flow(1), real);
+            assert_eq!(emc.lookup(5, &key).is_some(), cached, "{}", field.name);
+        }
     }
 
     #[test]

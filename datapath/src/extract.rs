@@ -164,7 +164,7 @@ impl Parsed<'_> {
         let end = wire::extensions(bytes, l3 + IPV6_LEN, ip[6])?;
         let [tos, ..] = (first << 4).to_be_bytes();
         self.ip(end.proto, tos, ip[7], end.frag);
-        self.words[5] = u64::from(first & 0xf_ffff) << 16;
+        self.words[5] = u64::from(first & 0xf_ffff);
         if end.frag == wire::FRAG_LATER {
             return None;
         }
@@ -178,7 +178,7 @@ impl Parsed<'_> {
             proto::UDP => wire::chunk::<8>(bytes, l4)?.first_chunk()?,
             proto::TCP => {
                 let tcp: &[u8; 20] = wire::chunk(bytes, l4)?;
-                self.words[5] |= u64::from(u16::from_be_bytes([tcp[12], tcp[13]]) & 0xfff);
+                self.words[5] |= u64::from(u16::from_be_bytes([tcp[12], tcp[13]])) << 52;
                 self.used = self.used.max(6);
                 tcp.first_chunk()?
             }
@@ -222,8 +222,8 @@ impl Parsed<'_> {
         let [source_ll, target_ll] = link_layer_options(bytes, at + 16)?;
         self.words[10] = source_ll;
         self.words[11] = target_ll;
-        (self.words[12], self.words[13]) = target;
-        self.used = N_WORDS;
+        (self.words[13], self.words[14]) = target;
+        self.used = 15;
         Some(())
     }
 

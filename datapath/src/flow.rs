@@ -178,7 +178,7 @@ pub struct FlowSnapshot {
 
 /// The TCP flags in a key.
 #[inline]
-#[allow(clippy::cast_possible_truncation, reason = "the field has 16 bits")]
+#[allow(clippy::cast_possible_truncation, reason = "the field is the 12 highest bits")]
 pub(crate) fn tcp_flags(key: &FlowKey) -> u16 {
     let word = key.words().get(Field::TCP_FLAGS.word).copied().unwrap_or(0);
     (word >> Field::TCP_FLAGS.shift) as u16

@@ -1,15 +1,17 @@
 //! Flow keys and masks as arrays of words, and the one table that says which field lies where.
 //!
 //! Words are ordered so that a UDP or TCP packet over IPv4 uses only the first few: hashing and
-//! comparing stop there. A field is `bits` wide at `shift` in `word`; the IPv6 addresses span two
+//! comparing stop there. A field is `bits` wide at `shift` in `word`; fields of 128 bits span two
 //! words, the more significant first. Bits outside all fields are zero, and so are the words at and
 //! beyond [`FlowKey::used`]. Values are in host order: the number that a person would write.
+//!
+//! The last words hold what no packet has as it arrives: they cost nothing until an action sets them.
 
 use crate::hash::hash_words;
 use crate::wire::TCI_PRESENT;
 
 /// 64-bit words of a key.
-pub const N_WORDS: usize = 14;
+pub const N_WORDS: usize = 19;
 
 /// So many leading words are all that a UDP or TCP packet over IPv4 needs.
 const SHORT: usize = 6;
@@ -31,6 +33,8 @@ pub enum Format {
     Frag,
     /// TCP flags, by name.
     TcpFlags,
+    /// Flags of connection tracking, by name.
+    CtState,
     /// Four hexadecimal digits.
     EthType,
     /// Port, by name if it has one.
@@ -94,10 +98,10 @@ fields! {
     TP_SRC tp_src: 4 @ 32, 16, Dec;
     /// Transport destination port, or ICMP code.
     TP_DST tp_dst: 4 @ 48, 16, Dec;
-    /// TCP flags, 12 bits.
-    TCP_FLAGS tcp_flags: 5 @ 0, 16, TcpFlags;
-    /// IPv6 flow label, 20 bits.
-    IPV6_LABEL ipv6_label: 5 @ 16, 32, Hex;
+    /// IPv6 flow label.
+    IPV6_LABEL ipv6_label: 5 @ 0, 20, Hex;
+    /// TCP flags.
+    TCP_FLAGS tcp_flags: 5 @ 52, 12, TcpFlags;
     /// IPv6 source.
     IPV6_SRC ipv6_src: 6 @ 0, 128, Ipv6;
     /// IPv6 destination.
@@ -106,8 +110,24 @@ fields! {
     ARP_SHA arp_sha: 10 @ 0, 48, Mac;
     /// Target's hardware address in ARP, target link-layer address in neighbour discovery.
     ARP_THA arp_tha: 11 @ 0, 48, Mac;
+    /// The hash that an action computed before the packet came round again.
+    DP_HASH dp_hash: 12 @ 0, 32, Hex;
+    /// A mark that travels with the packet; 0 unless an action sets it.
+    SKB_MARK skb_mark: 12 @ 32, 32, Hex;
     /// Target of neighbour discovery.
-    ND_TARGET nd_target: 12 @ 0, 128, Ipv6;
+    ND_TARGET nd_target: 13 @ 0, 128, Ipv6;
+    /// Output priority; 0 unless an action sets it.
+    SKB_PRIORITY skb_priority: 15 @ 0, 32, Hex;
+    /// Mark of the connection; 0 as connections are not tracked.
+    CT_MARK ct_mark: 15 @ 32, 32, Hex;
+    /// State of the connection; 0 as connections are not tracked.
+    CT_STATE ct_state: 16 @ 0, 8, CtState;
+    /// Zone of connection tracking; 0 as connections are not tracked.
+    CT_ZONE ct_zone: 16 @ 16, 16, Hex;
+    /// Namespace (upper half) and type of the outermost header; 0 is Ethernet, and so is every packet.
+    PACKET_TYPE packet_type: 16 @ 32, 32, Hex;
+    /// Label of the connection; 0 as connections are not tracked.
+    CT_LABEL ct_label: 17 @ 0, 128, Hex;
 }
 
 impl Field {
@@ -220,16 +240,16 @@ impl FlowKey {
         self.used == other.used && self.has(&other.words)
     }
 
-    /// True when its words are these, which are zero where its own are not significant.
+    /// True when its words are these, which are all that it uses and zero where it has none.
     #[inline]
-    pub(crate) fn has(&self, words: &[u64; N_WORDS]) -> bool {
-        let same = |range: core::ops::Range<usize>| {
-            let own = self.words.get(range.clone()).unwrap_or_default();
-            let other = words.get(range).unwrap_or_default();
+    pub(crate) fn has<const N: usize>(&self, words: &[u64; N]) -> bool {
+        let same = |own: &[u64], other: &[u64]| {
             own.iter().zip(other).fold(0, |acc, (a, b)| acc | (a ^ b)) == 0
         };
+        let (short, rest) = self.words.split_at(SHORT);
         // Of a fixed length, the common part is a handful of instructions.
-        same(0..SHORT) && (self.used() <= SHORT || same(SHORT..N_WORDS))
+        same(short, words)
+            && (self.used() <= SHORT || same(rest, words.get(SHORT..).unwrap_or(&[])))
     }
 
     /// A hash of all of it.
@@ -237,7 +257,8 @@ impl FlowKey {
     pub(crate) fn hash(&self, seed: u64) -> u64 {
         let (short, rest) = self.words.split_at(SHORT);
         let hash = hash_words(seed, short);
-        if self.used() <= SHORT { hash } else { hash_words(hash, rest) }
+        let n_rest = self.used().saturating_sub(SHORT);
+        if n_rest == 0 { hash } else { hash_words(hash, rest.get(..n_rest).unwrap_or(rest)) }
     }
 
     /// A field's value.
@@ -342,9 +363,12 @@ pub struct Match {
 
 impl Match {
     /// The match for packets like `key` in what `mask` has. One that says that there is no tag says so
-    /// with all bits of the tag, so that equal matches look equal.
+    /// with all bits of the tag, and none says that packets are Ethernet, so that equal matches look equal.
     #[must_use]
     pub fn new(key: &FlowKey, mut mask: FlowMask) -> Self {
+        if mask.get(&Field::PACKET_TYPE) & key.get(&Field::PACKET_TYPE) == 0 {
+            mask.set(&Field::PACKET_TYPE, 0);
+        }
         let present = u128::from(TCI_PRESENT);
         if mask.get(&Field::VLAN_TCI) & !key.get(&Field::VLAN_TCI) & present != 0 {
             mask.add(&Field::VLAN_TCI);

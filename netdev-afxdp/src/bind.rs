@@ -48,9 +48,9 @@ const AUTO_TX_BUDGET: u32 = 256;
 /// A bound socket with its rings. The rings come first: they are unmapped before the socket closes.
 pub(crate) struct Parts {
     rx: Option<Consumer<Desc>>,
-    tx: Option<Producer<Desc>>,
+    pub(crate) tx: Option<Producer<Desc>>,
     fill: Producer<u64>,
-    completion: Consumer<u64>,
+    pub(crate) completion: Consumer<u64>,
     pub(crate) socket: Arc<Socket>,
     pub(crate) in_force: InForce,
 }

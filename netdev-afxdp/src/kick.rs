@@ -24,6 +24,8 @@
 use xvs_datapath::Nanos;
 
 #[cfg(test)]
+mod real;
+#[cfg(test)]
 mod sim;
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xvs_bench::{compare, demo, forward, instructions, sink, slow_link, source};
+use xvs_bench::{compare, demo, forward, instructions, offloads, sink, slow_link, source};
 use xvs_tests::{Result, clean};
 
 /// Demo and benchmarks of xvswitch. Everything happens in network namespaces made for it.
@@ -22,6 +22,8 @@ enum Command {
     Compare(compare::Options),
     /// Overload a slow link between xvswitch's ports, and Open vSwitch's: ping, TCP and system calls.
     SlowLink(slow_link::Options),
+    /// TCP between hosts with default offloads and with all of them off, in turns.
+    Offloads(offloads::Options),
     /// Count the instructions that a packet costs in user space, by valgrind; the same on every machine.
     Instructions(instructions::Options),
     /// Run rounds over packets in memory: what `instructions` counts.
@@ -52,6 +54,7 @@ fn run(command: &Command) -> Result<()> {
         Command::Demo(options) => demo::run(options),
         Command::Compare(options) => compare::run(options),
         Command::SlowLink(options) => slow_link::run(options),
+        Command::Offloads(options) => offloads::run(options),
         Command::Instructions(options) => instructions::run(options),
         Command::Rounds(rounds) => rounds.run(),
         Command::Forward(options) => forward::run(options),

@@ -2,7 +2,7 @@
 
 use super::error::{ErrorKind, ParseError};
 use super::scan::{Scanner, Word};
-use super::table::{self, ETH_TYPE, Group, IN_PORT, Member, TCI, VLAN};
+use super::table::{self, ETH_TYPE, Group, Member, PACKET_TYPE, TCI, VLAN};
 use super::{PortNames, value};
 use crate::{Field, Match, wire};
 
@@ -64,9 +64,6 @@ impl<'a> Reader<'a, '_> {
             scan.list(|scan| self.item(scan))?;
             self.inside = false;
             return Ok(());
-        }
-        if table::ZERO_ONLY.contains(&name.text) {
-            return zero(scan, name);
         }
         if table::UNSUPPORTED.contains(&name.text) {
             return Err(name.error(ErrorKind::Unsupported));
@@ -166,20 +163,6 @@ pub(super) fn named(
     Ok(member)
 }
 
-/// Accepts anything that says zero: `0`, `0/0`, `ns=0,id=0`.
-fn zero(scan: &mut Scanner<'_>, name: Word<'_>) -> Result<(), ParseError> {
-    scan.list(|scan| {
-        let mut word = scan.some_word("0")?;
-        if scan.take('=') {
-            word = scan.some_word("0")?;
-        }
-        let is_zero = value::number(word, u128::MAX) == Ok(0);
-        let mask =
-            if scan.take('/') { value::number(scan.some_word("a mask")?, u128::MAX)? } else { 1 };
-        if is_zero || mask == 0 { Ok(()) } else { Err(name.error(ErrorKind::Unsupported)) }
-    })
-}
-
 /// Writes a match as Open vSwitch does: what does not matter is left out.
 #[must_use]
 pub fn print_match(m: &Match, ports: &dyn PortNames) -> String {
@@ -200,7 +183,7 @@ pub fn print_match(m: &Match, ports: &dyn PortNames) -> String {
         } else if group.need.holds(m) && group.members.iter().any(|member| member.of(m).1 != 0) {
             items.push(print_group(group, m, |member| member.of(m).1 != 0, ports));
         }
-        if group.name == IN_PORT {
+        if group.name == PACKET_TYPE && m.mask.get(&Field::PACKET_TYPE) == 0 {
             items.push("packet_type(ns=0,id=0)".to_owned());
         }
     }

@@ -66,10 +66,10 @@ const fn ro(name: &'static str, field: &'static Field) -> Member {
     Member { rewritable: false, ..rw(name, field) }
 }
 
-/// `bits` bits of the tag, at `shift`.
-const fn tag(name: &'static str, shift: u32, bits: u32, rewritable: bool) -> Member {
+/// `bits` bits of the field, at `shift`, as a number.
+const fn part(name: &'static str, (shift, bits): (u32, u32), whole: Member) -> Member {
     let limit = (1 << bits) - 1;
-    Member { shift, bits, limit, format: Format::Dec, rewritable, ..ro(name, &Field::VLAN_TCI) }
+    Member { name, shift, bits, limit, format: Format::Dec, ..whole }
 }
 
 /// Values of a wider field are at most `limit`.
@@ -83,17 +83,32 @@ const fn group(name: &'static str, need: Need, members: &'static [Member]) -> Gr
 
 /// In the order in which they are printed; tags are printed before the Ethertype.
 pub(super) static GROUPS: &[Group] = &[
+    group("skb_priority", Need::Nothing, &[ro("", &Field::SKB_PRIORITY)]),
+    group("skb_mark", Need::Nothing, &[ro("", &Field::SKB_MARK)]),
+    group("ct_state", Need::Nothing, &[ro("", &Field::CT_STATE)]),
+    group("ct_zone", Need::Nothing, &[ro("", &Field::CT_ZONE)]),
+    group("ct_mark", Need::Nothing, &[ro("", &Field::CT_MARK)]),
+    group("ct_label", Need::Nothing, &[ro("", &Field::CT_LABEL)]),
     group("recirc_id", Need::Nothing, &[ro("", &Field::RECIRC_ID)]),
+    group("dp_hash", Need::Nothing, &[ro("", &Field::DP_HASH)]),
     group(IN_PORT, Need::Nothing, &[ro("", &Field::IN_PORT)]),
+    group(
+        PACKET_TYPE,
+        Need::Nothing,
+        &[
+            part("ns", (16, 16), ro("", &Field::PACKET_TYPE)),
+            Member { format: Format::Hex, ..part("id", (0, 16), ro("", &Field::PACKET_TYPE)) },
+        ],
+    ),
     group("eth", Need::Nothing, &[rw("src", &Field::ETH_SRC), rw("dst", &Field::ETH_DST)]),
     group(
         VLAN,
         Need::Tag,
         &[
-            tag("vid", 0, 12, true),
-            tag("pcp", 13, 3, true),
-            tag("cfi", 12, 1, false),
-            Member { format: Format::EthType, ..ro(TCI, &Field::VLAN_TCI) },
+            part("vid", (0, 12), rw("", &Field::VLAN_TCI)),
+            part("pcp", (13, 3), rw("", &Field::VLAN_TCI)),
+            part("cfi", (12, 1), ro("", &Field::VLAN_TCI)),
+            ro(TCI, &Field::VLAN_TCI),
         ],
     ),
     group(ETH_TYPE, Need::Nothing, &[ro("", &Field::ETH_TYPE)]),
@@ -115,7 +130,7 @@ pub(super) static GROUPS: &[Group] = &[
         &[
             rw("src", &Field::IPV6_SRC),
             rw("dst", &Field::IPV6_DST),
-            limit(0xf_ffff, rw("label", &Field::IPV6_LABEL)),
+            rw("label", &Field::IPV6_LABEL),
             ro("proto", &Field::IP_PROTO),
             rw("tclass", &Field::IP_TOS),
             rw("hlimit", &Field::IP_TTL),
@@ -134,7 +149,7 @@ pub(super) static GROUPS: &[Group] = &[
         ],
     ),
     group("tcp", Need::Ip(IP, proto::TCP), PORTS),
-    group("tcp_flags", Need::Ip(IP, proto::TCP), &[limit(0xfff, ro("", &Field::TCP_FLAGS))]),
+    group("tcp_flags", Need::Ip(IP, proto::TCP), &[ro("", &Field::TCP_FLAGS)]),
     group("udp", Need::Ip(IP, proto::UDP), PORTS),
     group("sctp", Need::Ip(IP, proto::SCTP), PORTS),
     group("icmp", Need::Ip(IPV4, proto::ICMP), TYPE_AND_CODE),
@@ -152,24 +167,14 @@ const TYPE_AND_CODE: &[Member] =
 
 /// The group of the port.
 pub(super) const IN_PORT: &str = "in_port";
+/// The group of the kind of packet.
+pub(super) const PACKET_TYPE: &str = "packet_type";
 /// The group of the tag.
 pub(super) const VLAN: &str = "vlan";
 /// The member that is the whole tag; printed only when the others cannot say it.
 pub(super) const TCI: &str = "tci";
 /// The group of the Ethertype.
 pub(super) const ETH_TYPE: &str = "eth_type";
-
-/// Fields of Open vSwitch that we do not have; zero says no more than that, so it is accepted.
-pub(super) const ZERO_ONLY: &[&str] = &[
-    "skb_priority",
-    "skb_mark",
-    "dp_hash",
-    "ct_state",
-    "ct_zone",
-    "ct_mark",
-    "ct_label",
-    "packet_type",
-];
 
 /// Fields of Open vSwitch that are not accepted at all.
 pub(super) const UNSUPPORTED: &[&str] = &["tunnel", "mpls", "nsh", "ct_tuple4", "ct_tuple6"];

@@ -62,6 +62,11 @@ fn matches_as_open_vswitch_prints_them() {
     same("packet_type(ns=0,id=0),vlan(tci=0x100a/0x1fff)");
     same("packet_type(ns=0,id=0),eth_type(0x8100/0xff00)");
     same("recirc_id(0x1),packet_type(ns=0,id=0)");
+    same(
+        "skb_priority(0x1),skb_mark(0x2/0xff),ct_state(-new+trk),ct_zone(0x5),ct_mark(0),ct_label(0x10000000000000000/0xf0000000000000000),recirc_id(0),dp_hash(0x3/0xf),in_port(1),packet_type(ns=1,id=0x800)",
+    );
+    same("ct_state(est|trk),packet_type(ns=0/0x1,id=0x1/0xff)");
+    same("ct_state(0),packet_type(ns=0,id=0)");
 }
 
 #[test]
@@ -71,9 +76,12 @@ fn other_spellings_are_accepted() {
     assert_eq!(m.key.get(&Field::IN_PORT), 1);
     assert_eq!(m.mask.get(&Field::VLAN_TCI), 0xffff, "no vlan() means untagged");
     assert_eq!(m.mask.get(&Field::ETH_DST), 0);
-    let zeros = "skb_priority(0),skb_mark(0/0),dp_hash(0/0x0),ct_state(0),ct_zone(0),ct_mark(5/0),\
-                 ct_label(0),recirc_id(0),packet_type(ns=0,id=0)";
-    assert_eq!(parse(zeros), Match::default().with(&Field::RECIRC_ID, 0));
+    let nothing = "skb_priority(0/0),skb_mark(0/0),dp_hash(0/0x0),ct_state(0/0),ct_zone(0/0),\
+                   ct_mark(5/0),ct_label(0/0),recirc_id(0),packet_type(ns=0,id=0)";
+    assert_eq!(parse(nothing), Match::default().with(&Field::RECIRC_ID, 0));
+    let tracked = Match::default().with_masked(&Field::CT_STATE, 0x22, 0x23);
+    assert_eq!(parse("ct_state(+trk+est-new)"), tracked);
+    assert_eq!(parse("ct_state(0x22/0x23)"), tracked);
     let tagged = parse("eth_type(0x8100),vlan(vid=10),encap(eth_type(0x0800))");
     assert_eq!(tagged.mask.get(&Field::VLAN_TCI), 0x1fff);
     assert_eq!(tagged, parse("encap(eth_type(0x0800)),eth_type(0x8100),vlan(vid=0xa,cfi=1)"));
@@ -127,9 +135,10 @@ fn errors_name_the_word() {
     fails("eth_type(0x0800),eth_type(0x0800)", "eth_type", "given twice");
     fails("eth_type(0x8100),eth_type(0x0800)", "0x8100", "given twice");
     fails("tunnel(tun_id=1)", "tunnel", "not supported");
-    fails("skb_mark(1)", "skb_mark", "not supported");
-    fails("ct_state(+trk)", "ct_state", "not supported");
-    fails("packet_type(ns=1,id=0)", "packet_type", "not supported");
+    fails("skb_mark(0x100000000)", "0x100000000", "at most 4294967295");
+    fails("ct_state(+tracked)", "+tracked", "flags of ct_state");
+    fails("ct_state(0x100)", "0x100", "at most 255");
+    fails("packet_type(1)", "1", "want ns, id");
 }
 
 /// What is printed for what the text says.

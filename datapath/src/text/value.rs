@@ -14,6 +14,25 @@ use crate::{Format, MacAddr, PortNo};
 const TCP_FLAGS: [&str; 12] =
     ["fin", "syn", "rst", "psh", "ack", "urg", "ece", "cwr", "ns", "[200]", "[400]", "[800]"];
 
+/// Names of the flags of connection tracking, lowest bit first.
+const CT_STATE: [&str; 8] = ["new", "est", "rel", "rpl", "inv", "trk", "snat", "dnat"];
+
+/// The names of single bits, lowest first; none for other formats.
+const fn flag_names(format: Format) -> &'static [&'static str] {
+    match format {
+        Format::TcpFlags => &TCP_FLAGS,
+        Format::CtState => &CT_STATE,
+        Format::Dec
+        | Format::Hex
+        | Format::Mac
+        | Format::Ipv4
+        | Format::Ipv6
+        | Format::Frag
+        | Format::EthType
+        | Format::Port => &[],
+    }
+}
+
 const FRAGS: [(&str, u8); 3] = [("no", 0), ("first", FRAG_FIRST), ("later", FRAG_LATER)];
 
 /// Reads `value` or `value/mask`.
@@ -24,8 +43,8 @@ pub(super) fn parse(
 ) -> Result<(u128, u128), ParseError> {
     let (format, max) = (member.format, member.max());
     let word = scan.some_word("a value")?;
-    if format == Format::TcpFlags && word.text.starts_with(['+', '-']) {
-        return signed_flags(word);
+    if !flag_names(format).is_empty() && word.text.starts_with(['+', '-']) {
+        return signed_flags(word, format);
     }
     let value = one(word, format, member.limit, ports)?;
     if !scan.take('/') {
@@ -38,7 +57,7 @@ pub(super) fn parse(
             let host = max.checked_shr(prefix).unwrap_or(0);
             max & !host
         }
-        _ if matches!(format, Format::Port | Format::Frag | Format::TcpFlags) => number(word, max)?,
+        _ if matches!(format, Format::Port | Format::Frag) => number(word, max)?,
         _ => one(word, format, max, ports)?,
     };
     Ok((value, mask))
@@ -82,7 +101,7 @@ fn one(
             Some((_, value)) => Ok((*value).into()),
             None => number(word, max).or_else(|_| word.want("no, first or later")),
         },
-        Format::TcpFlags => flags(word, max),
+        Format::TcpFlags | Format::CtState => flags(word, format, max),
         Format::Port => port(word, ports).map(|port| port.0.into()),
     }
 }
@@ -113,33 +132,34 @@ pub(super) fn number(word: Word<'_>, max: u128) -> Result<u128, ParseError> {
 }
 
 /// `syn|ack`, or a number.
-fn flags(word: Word<'_>, max: u128) -> Result<u128, ParseError> {
+fn flags(word: Word<'_>, format: Format, max: u128) -> Result<u128, ParseError> {
     if word.text.starts_with(|c: char| c.is_ascii_digit()) {
         return number(word, max);
     }
     let mut value = 0;
     for name in word.text.split('|') {
-        value |= flag(word, name)?;
+        value |= flag(word, name, format)?;
     }
     Ok(value)
 }
 
-fn flag(word: Word<'_>, name: &str) -> Result<u128, ParseError> {
-    match TCP_FLAGS.iter().position(|&known| known == name) {
+fn flag(word: Word<'_>, name: &str, format: Format) -> Result<u128, ParseError> {
+    match flag_names(format).iter().position(|&known| known == name) {
         Some(bit) => Ok(1 << bit),
+        None if format == Format::CtState => word.want("flags of ct_state, as trk|est or +trk-new"),
         None => word.want("TCP flags, as syn|ack or +syn-ack"),
     }
 }
 
 /// `+syn-ack`: these flags set and those not, the others do not matter.
-fn signed_flags(word: Word<'_>) -> Result<(u128, u128), ParseError> {
+fn signed_flags(word: Word<'_>, format: Format) -> Result<(u128, u128), ParseError> {
     let (mut value, mut mask) = (0, 0);
     let mut rest = word.text;
     while let Some(sign) = rest.chars().next() {
         rest = rest.get(1..).unwrap_or_default();
         let end = rest.find(['+', '-']).unwrap_or(rest.len());
         let (name, after) = rest.split_at(end);
-        let bit = flag(word, name)?;
+        let bit = flag(word, name, format)?;
         mask |= bit;
         value |= if sign == '+' { bit } else { 0 };
         rest = after;
@@ -155,8 +175,9 @@ pub(super) fn print(
     ports: &dyn PortNames,
 ) {
     let exact = mask == max;
-    if format == Format::TcpFlags && !exact && mask != 0 && mask <= 0xfff {
-        return print_signed_flags(out, value, mask);
+    let flags = flag_names(format);
+    if !flags.is_empty() && !exact && mask != 0 {
+        return print_signed_flags(out, value, mask, flags);
     }
     let name = if exact { name_of(format, value, ports) } else { None };
     match name {
@@ -168,7 +189,7 @@ pub(super) fn print(
     }
     out.push('/');
     match format {
-        Format::Dec | Format::Port | Format::Frag | Format::TcpFlags => {
+        Format::Dec | Format::Port | Format::Frag | Format::TcpFlags | Format::CtState => {
             print_one(out, Format::Hex, mask);
         }
         Format::Hex | Format::EthType | Format::Mac | Format::Ipv4 | Format::Ipv6 => {
@@ -185,11 +206,13 @@ fn name_of(format: Format, value: u128, ports: &dyn PortNames) -> Option<String>
             let (name, _) = FRAGS.iter().find(|(_, v)| u128::from(*v) == value)?;
             Some((*name).to_owned())
         }
-        Format::TcpFlags if value != 0 && value <= 0xfff => {
-            let names = TCP_FLAGS.iter().enumerate().filter(|(bit, _)| value >> bit & 1 == 1);
+        Format::TcpFlags | Format::CtState if value != 0 => {
+            let names = flag_names(format).iter().enumerate();
+            let names = names.filter(|(bit, _)| value >> bit & 1 == 1);
             Some(names.map(|(_, name)| *name).collect::<Vec<_>>().join("|"))
         }
         Format::TcpFlags
+        | Format::CtState
         | Format::Dec
         | Format::Hex
         | Format::EthType
@@ -199,8 +222,8 @@ fn name_of(format: Format, value: u128, ports: &dyn PortNames) -> Option<String>
     }
 }
 
-fn print_signed_flags(out: &mut String, value: u128, mask: u128) {
-    for (bit, name) in TCP_FLAGS.iter().enumerate().filter(|(bit, _)| mask >> bit & 1 == 1) {
+fn print_signed_flags(out: &mut String, value: u128, mask: u128, names: &[&str]) {
+    for (bit, name) in names.iter().enumerate().filter(|(bit, _)| mask >> bit & 1 == 1) {
         out.push(if value >> bit & 1 == 1 { '+' } else { '-' });
         out.push_str(name);
     }
@@ -211,8 +234,8 @@ fn print_one(out: &mut String, format: Format, value: u128) {
     // Writing to a string does not fail.
     let _ = match format {
         Format::Dec | Format::Port | Format::Frag => write!(out, "{value}"),
-        Format::Hex | Format::TcpFlags if value == 0 => write!(out, "0"),
-        Format::Hex | Format::TcpFlags => write!(out, "{value:#x}"),
+        Format::Hex | Format::TcpFlags | Format::CtState if value == 0 => write!(out, "0"),
+        Format::Hex | Format::TcpFlags | Format::CtState => write!(out, "{value:#x}"),
         Format::EthType => write!(out, "{value:#06x}"),
         Format::Mac => write!(out, "{}", MacAddr::from_u64(value as u64)),
         Format::Ipv4 => write!(out, "{}", Ipv4Addr::from(value as u32)),

@@ -1,9 +1,9 @@
 //! A model of the kernel's copy-mode transmit path, for tests: it shows what `sendto` shows.
 //!
 //! It follows `__xsk_generic_xmit` of Linux 6.18: the budget counts descriptors, the completion ring
-//! is reserved before a packet is built, the send buffer is charged until the packet is delivered, and
-//! the consumer index becomes visible only when a packet was sent or the cached descriptors are used up,
-//! so that it may lag behind an EBUSY or an invalid descriptor. Every frame has one owner; a frame
+//! is reserved before a packet is built, and the send buffer is charged until the packet is delivered. The
+//! consumer index becomes visible at the end of a call; before Linux 6.17 only when a packet was sent or
+//! the cached descriptors are used up, so that it may lag behind an EBUSY or an invalid descriptor. Every frame has one owner; a frame
 //! that is owned twice fails the test that drives the model.
 
 use std::collections::VecDeque;
@@ -25,12 +25,29 @@ pub(crate) enum Owner {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Desc {
     pub(crate) frame: usize,
-    /// What the packet costs the send buffer.
+    /// Bytes on the wire.
+    pub(crate) len: u32,
+    /// What it costs the send buffer.
     pub(crate) bytes: u64,
     /// More descriptors of the same packet follow.
     pub(crate) contd: bool,
-    pub(crate) valid: bool,
+    pub(crate) kind: Kind,
 }
+
+/// What the kernel thinks of a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Valid,
+    /// Its address or length is out of range.
+    Invalid,
+    /// It asks for a checksum beyond the packet: the frame completes and its descriptor stays queued,
+    /// EINVAL.
+    BadChecksum,
+}
+
+/// The most descriptors of one packet: the head and MAX_SKB_FRAGS. The packet to which one more belongs
+/// is dropped, and what follows counts as a new packet.
+pub(crate) const MAX_DESCS: usize = 18;
 
 /// What goes wrong once, at the next call or packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +60,6 @@ pub(crate) enum Fault {
     DeviceDrop,
     /// Building the packet fails with this; it stays queued.
     NoMemory(i32),
-    /// A bad checksum request: the frame completes and its descriptor stays queued, EINVAL.
-    BadChecksum,
     /// The call does nothing and returns 0, as on a queue that the device does not have.
     Deaf,
 }
@@ -80,6 +95,7 @@ impl Default for Limits {
 struct InFlight {
     frames: Vec<usize>,
     bytes: u64,
+    len: u64,
 }
 
 /// The simulated socket, its device and its user's frames.
@@ -91,6 +107,12 @@ pub(crate) struct Sim {
     pub(crate) faults: VecDeque<Fault>,
     /// While set, every call returns it.
     pub(crate) down: Option<i32>,
+    /// The consumer index lags, as before Linux 6.17.
+    pub(crate) lags: bool,
+    /// Without it the device drops each packet.
+    pub(crate) carrier: bool,
+    /// While set, the device holds what it gets, and drops what is more than so many bytes.
+    pub(crate) held: Option<u64>,
     pub(crate) now: Nanos,
     /// Packets that reached the wire.
     pub(crate) delivered: u64,
@@ -122,6 +144,9 @@ impl Sim {
             owners: vec![Owner::User; limits.n_frames],
             faults: VecDeque::new(),
             down: None,
+            lags: false,
+            carrier: true,
+            held: None,
             now: Nanos(0),
             delivered: 0,
             dropped: 0,
@@ -142,30 +167,29 @@ impl Sim {
     /// Queues packets of `n_descs` descriptors each until `n` are queued, the ring is full or no
     /// frame is free; how many packets were queued.
     pub(crate) fn enqueue(&mut self, n: usize, n_descs: usize, bytes: u64) -> usize {
-        for done in 0..n {
-            let free: Vec<usize> = (0..self.owners.len())
-                .filter(|&frame| self.owners[frame] == Owner::User)
-                .take(n_descs)
-                .collect();
-            if free.len() < n_descs || self.ring.len() + n_descs > self.limits.ring {
-                return done;
-            }
-            for (i, frame) in free.into_iter().enumerate() {
-                self.owners[frame] = Owner::TxRing;
-                let contd = i + 1 < n_descs;
-                self.ring.push_back(Desc { frame, bytes, contd, valid: true });
-            }
-        }
-        n
+        let packet = vec![(60, bytes, Kind::Valid); n_descs];
+        (0..n).take_while(|_| self.push(&packet)).count()
     }
 
     /// Queues one descriptor that the kernel will refuse.
     pub(crate) fn enqueue_invalid(&mut self) {
-        if self.enqueue(1, 1, 768) == 1
-            && let Some(desc) = self.ring.back_mut()
-        {
-            desc.valid = false;
+        self.push(&[(60, 768, Kind::Invalid)]);
+    }
+
+    /// Queues a packet: of each descriptor its bytes on the wire, its cost and its kind. False when the
+    /// ring is full or no frame is free.
+    pub(crate) fn push(&mut self, packet: &[(u32, u64, Kind)]) -> bool {
+        let n_descs = packet.len();
+        let free = (0..self.owners.len()).filter(|&frame| self.owners[frame] == Owner::User);
+        let free: Vec<usize> = free.take(n_descs).collect();
+        if free.len() < n_descs || self.ring.len() + n_descs > self.limits.ring {
+            return false;
         }
+        for (at, (frame, &(len, bytes, kind))) in (1..).zip(free.into_iter().zip(packet)) {
+            self.owners[frame] = Owner::TxRing;
+            self.ring.push_back(Desc { frame, len, bytes, contd: at < n_descs, kind });
+        }
+        true
     }
 
     /// How many frames `owner` has.
@@ -176,6 +200,9 @@ impl Sim {
     /// Lets time pass: the device delivers what it can, one packet after the other.
     pub(crate) fn advance(&mut self, to: Nanos) {
         self.now = self.now.max(to);
+        if self.held.is_some() {
+            return;
+        }
         let Some(packet_time) = self.limits.packet_time else { return };
         while !self.in_flight.is_empty() {
             let done_at = Nanos(self.device_free_at.0.saturating_add(packet_time));
@@ -248,10 +275,10 @@ impl Sim {
     fn transmit(&mut self, sent: &mut bool) -> Result<(), i32> {
         let mut budget = self.limits.budget;
         while let Some(desc) = self.peek() {
-            if !desc.valid {
+            if desc.kind == Kind::Invalid {
                 return self.refuse(&desc);
             }
-            if budget == 0 || self.reserved + self.completed.len() >= self.limits.completions {
+            if budget == 0 || self.is_completion_ring_full() {
                 return Err(libc::EAGAIN);
             }
             budget -= 1;
@@ -262,6 +289,10 @@ impl Sim {
             self.reserved += 1;
             self.use_desc(&desc);
             self.partial.push(desc);
+            if self.partial.len() > MAX_DESCS {
+                self.drop_partial();
+                continue;
+            }
             if !desc.contd {
                 self.hand_to_device(sent)?;
             }
@@ -271,28 +302,37 @@ impl Sim {
 
     /// An invalid descriptor ends the call with 0; it, and the packet it belongs to, complete.
     fn refuse(&mut self, desc: &Desc) -> Result<(), i32> {
+        if self.is_completion_ring_full() {
+            return Err(libc::EAGAIN);
+        }
         self.reserved += 1;
         self.use_desc(desc);
         self.partial.push(*desc);
-        let frames: Vec<usize> = self.partial.drain(..).map(|d| d.frame).collect();
-        self.complete(&frames);
+        self.drop_partial();
         Ok(())
     }
 
+    fn is_completion_ring_full(&self) -> bool {
+        self.reserved + self.completed.len() >= self.limits.completions
+    }
+
+    /// The packet that is being built completes unsent.
+    fn drop_partial(&mut self) {
+        let frames: Vec<usize> = self.partial.drain(..).map(|d| d.frame).collect();
+        self.complete(&frames);
+    }
+
     fn build_fault(&mut self, desc: &Desc) -> Result<(), i32> {
-        match self.faults.front().copied() {
-            Some(Fault::NoMemory(errno)) => {
-                self.faults.pop_front();
-                Err(errno)
-            }
-            Some(Fault::BadChecksum) => {
-                self.faults.pop_front();
-                self.poisoned = true;
-                self.completed.push_back(desc.frame);
-                Err(libc::EINVAL)
-            }
-            _ => Ok(()),
+        if let Some(Fault::NoMemory(errno)) = self.faults.front().copied() {
+            self.faults.pop_front();
+            return Err(errno);
         }
+        if desc.kind == Kind::BadChecksum {
+            self.poisoned = true;
+            self.completed.push_back(desc.frame);
+            return Err(libc::EINVAL);
+        }
+        Ok(())
     }
 
     fn hand_to_device(&mut self, sent: &mut bool) -> Result<(), i32> {
@@ -305,23 +345,33 @@ impl Sim {
             }
             Some(Fault::DeviceDrop) => {
                 self.faults.pop_front();
-                self.dropped += 1;
-                let frames: Vec<usize> = descs.iter().map(|d| d.frame).collect();
-                self.complete(&frames);
-                return Err(libc::EBUSY);
+                return self.device_drop(&descs);
             }
             _ => {}
+        }
+        let len = descs.iter().map(|d| u64::from(d.len)).sum();
+        let backlog: u64 = self.in_flight.iter().map(|packet| packet.len).sum();
+        if !self.carrier || self.held.is_some_and(|limit| backlog + len > limit) {
+            return self.device_drop(&descs);
         }
         let bytes = descs.iter().map(|d| d.bytes).sum();
         self.charged += bytes;
         if self.in_flight.is_empty() {
             self.device_free_at = self.now;
         }
-        self.in_flight
-            .push_back(InFlight { frames: descs.iter().map(|d| d.frame).collect(), bytes });
+        let frames = descs.iter().map(|d| d.frame).collect();
+        self.in_flight.push_back(InFlight { frames, bytes, len });
         *sent = true;
         self.advance(self.now);
         Ok(())
+    }
+
+    /// The device drops a packet: it completes, and the call says so.
+    fn device_drop(&mut self, descs: &[Desc]) -> Result<(), i32> {
+        self.dropped += 1;
+        let frames: Vec<usize> = descs.iter().map(|d| d.frame).collect();
+        self.complete(&frames);
+        Err(libc::EBUSY)
     }
 }
 
@@ -360,7 +410,7 @@ impl TxKernel for Sim {
         }
         let mut sent = false;
         let outcome = self.transmit(&mut sent);
-        if sent {
+        if sent || !self.lags {
             self.publish();
         }
         outcome

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use xvs_datapath::Nanos;
 
-use super::sim::{Fault, Limits, Owner, Sim};
+use super::sim::{Fault, Kind, Limits, Owner, Sim};
 use super::{
     DOWN_BACK_OFF, EXTRA_CALLS, Kick, KickReport, MAX_BACK_OFF, MAX_BUSY, MAX_PAUSE, MIN_PAUSE,
     TxKernel, Verdict,
@@ -172,6 +172,7 @@ fn ebusy_costs_one_packet_and_the_rest_goes_on() {
 fn a_single_dropped_packet_whose_index_lags_is_settled_in_the_same_pass() {
     let mut sim = Sim::new(Limits::default());
     let mut kick = kick_for(&sim);
+    sim.lags = true;
     sim.enqueue(1, 1, SMALL);
     sim.faults.push_back(Fault::DeviceDrop);
     let report = pass(&mut kick, &mut sim);
@@ -298,8 +299,9 @@ fn an_unbound_socket_is_drained_and_never_called_again() {
 fn a_broken_socket_is_never_touched_again() {
     let mut sim = Sim::new(Limits::default());
     let mut kick = kick_for(&sim);
-    sim.enqueue(20, 1, SMALL);
-    sim.faults.push_back(Fault::BadChecksum);
+    sim.enqueue(10, 1, SMALL);
+    assert!(sim.push(&[(60, SMALL, Kind::BadChecksum)]));
+    sim.enqueue(10, 1, SMALL);
     assert_eq!(pass(&mut kick, &mut sim).verdict, Verdict::Broken);
     for _ in 0..10 {
         assert_eq!(pass(&mut kick, &mut sim).verdict, Verdict::Broken);
@@ -360,6 +362,8 @@ enum Op {
     Advance(u64),
     Fault(Fault),
     Down(Option<i32>),
+    Carrier(bool),
+    Hold(Option<u64>),
     PacketTime(Option<u64>),
     Pass,
 }
@@ -386,19 +390,21 @@ fn fault() -> impl Strategy<Value = Fault> {
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        4 => (1..300usize, 1..=18usize, 512..4096u64)
+        4 => (1..300usize, 1..=19usize, 512..4096u64)
             .prop_map(|(n, n_descs, bytes)| Op::Enqueue { n: n.div_ceil(n_descs), n_descs, bytes }),
         1 => Just(Op::EnqueueInvalid),
         3 => (0..2_000_000u64).prop_map(Op::Advance),
         2 => fault().prop_map(Op::Fault),
         1 => prop::option::of(Just(libc::ENETDOWN)).prop_map(Op::Down),
+        1 => any::<bool>().prop_map(Op::Carrier),
+        1 => prop::option::of(0..200_000u64).prop_map(Op::Hold),
         1 => prop::option::weighted(0.8, 0..200_000u64).prop_map(Op::PacketTime),
         6 => Just(Op::Pass),
     ]
 }
 
 fn limits() -> impl Strategy<Value = Limits> {
-    (18..128u32, 64..1024usize, 18..1024usize, 4_096..300_000u64, 0..200_000u64).prop_map(
+    (18..128u32, 64..1024usize, 19..1024usize, 4_096..300_000u64, 0..200_000u64).prop_map(
         |(budget, ring, completions, sndbuf, packet_time)| Limits {
             n_frames: 512,
             ring,
@@ -410,39 +416,98 @@ fn limits() -> impl Strategy<Value = Limits> {
     )
 }
 
+/// Does one step, with the bounds that hold for every pass.
+fn step(kick: &mut Kick, sim: &mut Sim, op: Op) {
+    match op {
+        Op::Enqueue { n, n_descs, bytes } => {
+            sim.enqueue(n, n_descs, bytes);
+        }
+        Op::EnqueueInvalid => sim.enqueue_invalid(),
+        Op::Advance(by) => sim.advance(later(sim.now, Nanos(by))),
+        Op::Fault(fault) => sim.faults.push_back(fault),
+        Op::Down(errno) => sim.down = errno,
+        Op::Carrier(on) => sim.carrier = on,
+        Op::Hold(limit) => sim.held = limit,
+        Op::PacketTime(time) => sim.limits.packet_time = time,
+        Op::Pass => {
+            let report = pass(kick, sim);
+            if report.verdict == Verdict::Blocked {
+                let at_once = pass(kick, sim);
+                assert!(at_once.calls == 0 || report.completed > 0, "busy retry");
+            }
+        }
+    }
+}
+
+/// Nothing goes wrong any more.
+fn heal(sim: &mut Sim) {
+    sim.faults.clear();
+    sim.down = None;
+    sim.carrier = true;
+    sim.held = None;
+    sim.limits.packet_time = Some(1_000);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whatever happens on the way, once the faults end everything queued leaves without new
     /// packets, every frame comes back once, and no pass breaks its bounds.
     #[test]
-    fn everything_sendable_is_sent(limits in limits(), ops in prop::collection::vec(op(), 1..60)) {
+    fn everything_sendable_is_sent(
+        limits in limits(), lags in any::<bool>(), ops in prop::collection::vec(op(), 1..60),
+    ) {
         let mut sim = Sim::new(limits);
+        sim.lags = lags;
         let mut kick = kick_for(&sim);
         for op in ops {
-            match op {
-                Op::Enqueue { n, n_descs, bytes } => { sim.enqueue(n, n_descs, bytes); }
-                Op::EnqueueInvalid => sim.enqueue_invalid(),
-                Op::Advance(by) => sim.advance(later(sim.now, Nanos(by))),
-                Op::Fault(fault) => sim.faults.push_back(fault),
-                Op::Down(errno) => sim.down = errno,
-                Op::PacketTime(time) => sim.limits.packet_time = time,
-                Op::Pass => {
-                    let report = pass(&mut kick, &mut sim);
-                    if report.verdict == Verdict::Blocked {
-                        let at_once = pass(&mut kick, &mut sim);
-                        prop_assert!(at_once.calls == 0 || report.completed > 0, "busy retry");
-                    }
-                }
-            }
+            step(&mut kick, &mut sim, op);
         }
-        sim.faults.clear();
-        sim.down = None;
-        sim.limits.packet_time = Some(1_000);
+        heal(&mut sim);
         pass(&mut kick, &mut sim);
         sleep_through(&mut kick, &mut sim, Nanos::from_secs(2));
         pass(&mut kick, &mut sim);
         prop_assert_eq!(sim.pending(), 0);
         prop_assert_eq!(sim.count(Owner::User), sim.limits.n_frames);
+    }
+
+    /// A socket that is unbound, or that the kernel refuses for good, at any point: it is not called again,
+    /// what the kernel had comes back in the first case and nothing is read in the second.
+    #[test]
+    fn a_stopped_socket_is_left_alone(
+        limits in limits(),
+        errno in prop::sample::select(vec![libc::ENXIO, libc::ENODEV, libc::EINVAL]),
+        ops in prop::collection::vec(op(), 1..30), more in prop::collection::vec(op(), 1..30),
+    ) {
+        let mut sim = Sim::new(limits);
+        let mut kick = kick_for(&sim);
+        for op in ops {
+            step(&mut kick, &mut sim, op);
+        }
+        heal(&mut sim);
+        if errno == libc::EINVAL {
+            pass(&mut kick, &mut sim);
+            sleep_through(&mut kick, &mut sim, Nanos::from_secs(2));
+            prop_assert!(sim.push(&[(60, SMALL, Kind::BadChecksum)]));
+        } else {
+            sim.enqueue(1, 1, SMALL);
+            sim.down = Some(errno);
+        }
+        pass(&mut kick, &mut sim);
+        sleep_through(&mut kick, &mut sim, MAX_BACK_OFF);
+        let wanted = if errno == libc::EINVAL { Verdict::Broken } else { Verdict::Unbound };
+        prop_assert_eq!(pass(&mut kick, &mut sim).verdict, wanted);
+        let calls = sim.calls;
+        for op in more {
+            step(&mut kick, &mut sim, op);
+            sim.advance(later(sim.now, MAX_BACK_OFF));
+        }
+        heal(&mut sim);
+        sim.advance(later(sim.now, Nanos::from_secs(2)));
+        prop_assert_eq!(pass(&mut kick, &mut sim).verdict, wanted);
+        prop_assert_eq!((sim.calls, kick.next_wake(sim.now)), (calls, None));
+        if wanted == Verdict::Unbound {
+            prop_assert_eq!(sim.count(Owner::CompletionRing), 0);
+        }
     }
 }

@@ -41,3 +41,19 @@ fn an_mtu_beyond_what_a_packet_can_have_is_refused() {
     }
     assert!(matches!(open(65535, 4096, true), Ok(XdpMode::Native)));
 }
+
+/// Queue, receives, sends: of the sockets that a port with `tx_queues` has.
+fn sockets(n_rxq: u32, n_txq: u32, tx_queues: u32, further: bool) -> Vec<(u32, bool, bool)> {
+    let options = NetdevOptions { n_rxq, n_txq, ..NetdevOptions::new("v1") };
+    let open = |_, rx_ring, tx_ring| Ok((rx_ring != 0, tx_ring != 0));
+    let sockets = open_all(&options, tx_queues, further, open).unwrap();
+    sockets.into_iter().map(|(queue, (rx, tx))| (queue.0, rx, tx)).collect()
+}
+
+#[test]
+fn further_queues_are_for_sending_only_and_not_taken_in_zero_copy_mode() {
+    assert_eq!(sockets(1, 2, 8, true), [(0, true, true), (1, false, true)]);
+    assert_eq!(sockets(1, 2, 8, false), [(0, true, true)]);
+    assert_eq!(sockets(2, 1, 8, true), [(0, true, true), (1, true, false)]);
+    assert_eq!(sockets(1, 64, 2, true), [(0, true, true), (1, false, true)]);
+}

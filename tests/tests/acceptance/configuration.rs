@@ -34,6 +34,15 @@ fn bad_files(rig: &Rig) -> Vec<(String, &'static [&'static str])> {
         (with("16384", "3"), &["frames", "1024"]),
         (with("\"0x1\"", "\"0x0\""), &["cpu-mask"]),
         (with("\"br0\"\ntype", "\"br7\"\ntype"), &["br7"]),
+        (
+            with("type =", "xdp-mode = \"native-with-zerocopy\"\nxmit-batch = 32\ntype ="),
+            &["port \"v1\": xmit-batch is 32 while xdp-mode is \"native-with-zerocopy\""],
+        ),
+        (
+            with("type =", "xdp-mode = \"generic\"\nbusy-poll-us = 20\ntype ="),
+            &["port \"v2\": busy-poll-us is 20 while xdp-mode is \"generic\""],
+        ),
+        (with("type =", "busy-poll-budget = 70000\ntype ="), &["busy-poll-budget", "1 to 65535"]),
         (with("\"afxdp\"", "\"afxpd\""), &["afxpd", "afxdp"]),
         (with("name = \"v1\"", "name = \"nosuch0\""), &["no interface nosuch0"]),
         (format!("{good}{port}"), &["v1 is there twice", "xvswitch.toml:"]),

@@ -18,6 +18,7 @@ use xvs_tests::{
 use crate::{
     runner::on,
     traffic::{check_checksums, make_vxlan},
+    transmit::undisturbed,
 };
 
 /// Both kinds of XDP that a veth has.
@@ -220,6 +221,52 @@ pub(crate) fn a_lowered_mtu_is_followed() -> Result<()> {
         let ping = Ping::new(&rig.c1, C2).size(8972).count(10).interval_s(0.02);
         check!(ping.run(&rig.scratch)?.lost() == 0, "9000 bytes do not pass again");
         check!(more(&before, &daemon.balanced()?, "mtu") == 0, "drops at the old MTU");
+        daemon.stop()
+    })
+}
+
+/// TCP fills the slow link beside a ping of as large packets, which waits for few of them.
+fn tcp_beside_a_ping(rig: &Rig, daemon: &Daemon, size: u32) -> Result<Ledger> {
+    rig.wait_forwarding(Duration::from_secs(5))?;
+    let before = daemon.balanced()?;
+    let tcp = Iperf::start(rig, C2, 4, &[])?;
+    std::thread::sleep(Duration::from_secs(1));
+    let ping = Ping::new(&rig.c1, C2).size(size).count(30).interval_s(0.08).run(&rig.scratch)?;
+    let mbit_s = tcp.finish()?.mbit_s;
+    check!(mbit_s > 80.0, "TCP gets {mbit_s} Mbit/s of 100");
+    check!(ping.lost() == 0, "{} of 30 pings lost", ping.lost());
+    check!(ping.median_ms() < 25.0, "the median ping takes {} ms", ping.median_ms());
+    check_checksums(rig)?;
+    let after = daemon.balanced()?;
+    for reason in ["mtu", "unsegmented", "no_frame", "tx_busy", "tx_full"] {
+        check!(more(&before, &after, reason) == 0, "{reason}: {}", after.json());
+    }
+    Ok(after)
+}
+
+/// Jumbo frames wait in the fair queue as others do.
+pub(crate) fn jumbo_frames_share_a_slow_link() -> Result<()> {
+    on(Rig::slow_link, |rig| {
+        set_mtus(rig, 9000)?;
+        rig.dut.ip("link set m2 mtu 9000")?;
+        let daemon = Daemon::start(rig, &Setup::new(rig))?;
+        undisturbed(|| tcp_beside_a_ping(rig, &daemon, 8972).map(drop))?;
+        daemon.stop()
+    })
+}
+
+/// So do the many segments of a packet that was cut.
+pub(crate) fn segments_share_a_slow_link() -> Result<()> {
+    on(Rig::slow_link, |rig| {
+        let mut setup = Setup::new(rig);
+        "xdp-mode = \"generic\"".clone_into(&mut setup.ports[0].lines);
+        let daemon = Daemon::start(rig, &setup)?;
+        undisturbed(|| {
+            let ledger = tcp_beside_a_ping(rig, &daemon, 1472)?;
+            let (segments, tx) = (ledger.packets("segments"), ledger.packets("tx"));
+            check!(segments > tx / 4, "{segments} of {tx} packets come from cutting");
+            Ok(())
+        })?;
         daemon.stop()
     })
 }

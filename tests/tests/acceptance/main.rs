@@ -96,7 +96,6 @@ fn all() -> Vec<runner::Test> {
         queues::each_thread_sends_on_a_queue_of_its_own,
         queues::four_receive_queues_over_two_threads,
         queues::queues_before_the_first_stay_with_the_host,
-        queues::a_shared_queue_under_load_from_two_threads,
     ];
     let large = tests![Plain:
         jumbo::what_is_left_to_be_cut_is_cut_in_generic_mode,
@@ -114,6 +113,8 @@ fn all() -> Vec<runner::Test> {
 /// Those that measure time.
 fn timing() -> Vec<runner::Test> {
     let timing = tests![Timing:
+        jumbo::jumbo_frames_share_a_slow_link,
+        jumbo::segments_share_a_slow_link,
         transmit::overload_then_silence_then_ping,
         slow_link::a_ping_overtakes_an_overload,
         slow_link::a_sparse_flow_is_neither_lost_nor_late,
@@ -125,6 +126,8 @@ fn timing() -> Vec<runner::Test> {
         transmit::without_carrier_no_system_call,
         transmit::a_full_tx_ring_drops_only_what_does_not_fit,
         transmit::a_link_that_takes_nothing_costs_few_calls,
+        queues::a_shared_queue_under_load_from_two_threads,
+        queues::no_thread_sleeps_on_a_socket_on_which_another_sends,
         lifecycle::a_port_comes_and_goes_a_hundred_times,
         lifecycle::links_go_down_under_load_and_come_back,
         lifecycle::it_exits_within_a_second_under_load,
