@@ -17,8 +17,8 @@ use slog::{info, warn};
 use xvs_config::{Port as Settings, XdpMode};
 use xvs_datapath::{Counter, DropCounters, Nanos, PortNo, QueueId};
 use xvs_netdev_afxdp::{
-    BusyPoll, Error as NetdevError, InForce, Netdev, NetdevOptions, RxStats, SocketStats, TxStats,
-    XdpMode as Mode, Xsk, XskRx, XskTx,
+    BusyPoll, Error as NetdevError, FrameCache, InForce, Netdev, NetdevOptions, RxStats,
+    SocketStats, TxStats, XdpMode as Mode, Xsk, XskRx, XskTx,
 };
 
 use super::threads::Thread;
@@ -388,15 +388,28 @@ impl Switchd {
         let Bound { netdev, queues, drops, renamed: _ } = *bound;
         netdev.leave();
         let (no, port) = (settings.number(), &settings.name);
-        let mut closed = Vec::new();
+        let (mut rxqs, mut txqs) = (Vec::new(), Vec::new());
         for thread in &self.threads {
             match thread.handle.call(move |pmd| pmd.remove_port(no)) {
-                Ok(halves) => closed.extend(halves),
+                Ok((rx, tx)) => {
+                    rxqs.extend(rx);
+                    txqs.extend(tx);
+                }
                 // Its frames stay where they are: a hung thread may still use them.
                 Err(error) => warn!(self.log, "port {port}: {error}"),
             }
         }
-        self.draining.extend(closed.into_iter().map(|(queue, half)| netdev.drain(queue, half)));
+        let mut cache = FrameCache::new(self.umem, 0);
+        for slot in rxqs {
+            self.draining.push(netdev.drain(slot.queue, slot.rx.close()));
+        }
+        for TxSlot { queue, tx, drops, .. } in txqs {
+            // The last one of those who share it has the queue itself.
+            if let Some(tx) = tx.into_inner() {
+                self.draining.push(netdev.drain(queue, tx.close(&mut cache, &drops)));
+            }
+        }
+        drop(cache);
         for queue in &queues {
             self.retired.rx(&queue.rx);
             self.retired.tx(&queue.tx);

@@ -128,6 +128,7 @@ fn timing() -> Vec<runner::Test> {
         transmit::a_link_that_takes_nothing_costs_few_calls,
         queues::a_shared_queue_under_load_from_two_threads,
         queues::no_thread_sleeps_on_a_socket_on_which_another_sends,
+        queues::a_port_that_closes_holds_up_no_other,
         lifecycle::a_port_comes_and_goes_a_hundred_times,
         lifecycle::links_go_down_under_load_and_come_back,
         lifecycle::it_exits_within_a_second_under_load,

@@ -32,7 +32,7 @@ fn offer(rig: &Rig, flow: Flow) -> Result<(u32, Received)> {
 
 /// Measures up to five times. What else the machine does can spoil one measurement; what the switch does
 /// wrong spoils each.
-pub(crate) fn undisturbed(measure: impl Fn() -> Result<()>) -> Result<()> {
+pub(crate) fn undisturbed(mut measure: impl FnMut() -> Result<()>) -> Result<()> {
     let mut outcome = measure();
     for _ in 1..5 {
         if outcome.is_err() {
