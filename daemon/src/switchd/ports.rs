@@ -263,6 +263,9 @@ impl Switchd {
         if let Some(why) = netdev.stepped_down() {
             info!(self.log, "port {name}: {why}");
         }
+        if let Some(why) = netdev.hidden_tags() {
+            info!(self.log, "port {name}: {why}");
+        }
         let mut bound = Box::new(Bound {
             netdev,
             queues: Vec::new(),

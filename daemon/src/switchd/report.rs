@@ -112,6 +112,7 @@ impl Switchd {
                 info.carrier = bound.netdev.link().carrier();
                 info.program_id = Some(bound.netdev.program_id());
                 info.xdp_mode_in_use = Some(bound.netdev.mode().to_string());
+                info.hidden_tags = bound.netdev.hidden_tags();
                 info.stepped_down = bound.netdev.stepped_down().map(str::to_owned);
                 info.passed_to_stack = bound.netdev.unbound_packets().unwrap_or(0);
                 info.queues = bound.queues.iter().map(|queue| self.queue_info(queue)).collect();

@@ -169,6 +169,8 @@ pub struct PortInfo {
     pub xdp_mode_in_use: Option<String>,
     /// Why a better mode was not taken.
     pub stepped_down: Option<String>,
+    /// Which VLAN tags are not seen, and how to see them.
+    pub hidden_tags: Option<String>,
     /// Receive queues.
     pub n_rxq: u32,
     /// The first of them.
