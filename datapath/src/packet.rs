@@ -68,8 +68,13 @@ pub trait Packet {
     fn set_layers(&mut self, layers: Layers);
 }
 
-/// Makes copies of packets; on the packet path this is the thread's own cache of frames.
+/// Makes copies of packets and takes frames back; on the packet path this is the thread's own cache of
+/// frames.
 pub trait CopyPacket<P> {
     /// A full copy (all frames, layers included), or `None` when no frame is free.
     fn copy(&mut self, packet: &P) -> Option<P>;
+
+    /// Shortens a packet to its first `len` bytes, at least 1, and takes back the frames that it does
+    /// not need any more; does nothing to a packet that is not longer.
+    fn truncate(&mut self, packet: &mut P, len: usize);
 }

@@ -97,6 +97,17 @@ impl CopyPacket<MemPacket> for MemPool {
             pool: Some(self.clone()),
         })
     }
+
+    fn truncate(&mut self, packet: &mut MemPacket, len: usize) {
+        let len = len.max(1);
+        packet.buffer.truncate(packet.start + len);
+        let mut room = len - packet.head().len();
+        packet.more.retain_mut(|segment| {
+            segment.truncate(room);
+            room -= segment.len();
+            !segment.is_empty()
+        });
+    }
 }
 
 /// A packet in memory: a first frame with headroom, and further frames without.

@@ -176,4 +176,10 @@ impl CopyPacket<XskPacket> for FrameCache {
         }
         packet.copy_with(self.umem, || self.take())
     }
+
+    fn truncate(&mut self, packet: &mut XskPacket, len: usize) {
+        let umem = packet.umem();
+        let own = std::ptr::eq(umem, self.umem);
+        packet.truncate(len, |frame| if own { self.put(frame) } else { umem.free(frame) });
+    }
 }

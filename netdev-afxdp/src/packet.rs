@@ -121,6 +121,35 @@ impl XskPacket {
         Ok((self.first, segment))
     }
 
+    /// Shortens it to its first `len` bytes, at least 1; `f` gets the frames that are left over. Does
+    /// nothing to a packet that is not longer.
+    pub(crate) fn truncate(&mut self, len: usize, mut f: impl FnMut(Frame)) {
+        let (links, n_before) = (self.umem.links(), self.n);
+        let Ok(len) = u32::try_from(len.max(1)) else { return };
+        if len >= self.len {
+            return;
+        }
+        let mut left = len;
+        let end = (1..).zip(self.segments()).find_map(|(kept, Segment { index, len, .. })| {
+            let part = u16::try_from(left).unwrap_or(u16::MAX).min(len);
+            left -= u32::from(part);
+            (left == 0).then_some((kept, index, part))
+        });
+        let Some((kept, last, part)) = end else { return };
+        let mut next = links.get(last).next;
+        if kept == 1 {
+            self.head_len = part;
+        } else {
+            links.set(last, Link { len: part, ..links.get(last) });
+        }
+        (self.last, self.len, self.n) = (last, len, kept);
+        for _ in kept..n_before {
+            let index = next;
+            next = links.get(index).next;
+            f(Frame::claim(index));
+        }
+    }
+
     /// Takes the packet apart; `f` gets each frame in order.
     #[inline]
     pub(crate) fn into_frames(self, mut f: impl FnMut(Frame)) {
@@ -424,6 +453,30 @@ mod tests {
         assert_eq!(contents(&packet), bytes);
         cache.free(packet);
         assert_eq!(cache.umem().ledger().at_rest(), 64);
+    }
+
+    #[test]
+    fn a_shortened_packet_gives_back_the_frames_it_does_not_need() {
+        let mut cache = cache(128, 2048);
+        let bytes: Vec<u8> = (0..9000u32).map(|n| n.to_le_bytes()[0]).collect();
+        for (len, n) in [(9001, 6), (9000, 6), (8999, 6), (3584, 2), (1793, 2), (1792, 1), (0, 1)] {
+            let mut packet = cache.packet(&bytes).unwrap();
+            cache.truncate(&mut packet, len);
+            let len = len.clamp(1, 9000);
+            assert_eq!((packet.len(), packet.n_frames()), (len, n));
+            assert_eq!(contents(&packet), bytes[..len]);
+            let copy = cache.copy(&packet).unwrap();
+            assert_eq!(contents(&copy), bytes[..len]);
+            cache.free(copy);
+            let frame = cache.take().unwrap();
+            assert!(
+                packet.append_filled(frame, 256, 4, |room| room.copy_from_slice(b"more")),
+                "it can grow again"
+            );
+            assert!(contents(&packet).ends_with(b"more"));
+            cache.free(packet);
+            assert_eq!(cache.umem().ledger().at_rest(), 128);
+        }
     }
 
     #[test]
