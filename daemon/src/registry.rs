@@ -90,7 +90,7 @@ metrics! {
         Counter "pmd_megaflow_hits" "packets" |t| t.megaflow_hits, "Packets found in the classifier.";
         Counter "pmd_subtable_lookups" "lookups" |t| t.subtable_lookups, "Subtables looked at for packets found in the classifier.";
         Counter "pmd_upcalls" "packets" |t| t.upcalls, "Misses that the bridge decided on.";
-        Counter "pmd_lost_upcalls" "packets" |t| t.lost_upcalls, "Misses that were refused.";
+        Counter "pmd_lost_upcalls" "packets" |t| t.lost_upcalls, "Packets for userspace() that found no room or came too fast.";
         Counter "pmd_tx_packets" "packets" |t| t.tx_packets, "Packets put into output queues.";
         Counter "pmd_tx_batches" "batches" |t| t.tx_batches, "Batches in which they were put there.";
         Gauge "pmd_flows" "flows" |t| t.flows, "Flows cached.";

@@ -1,5 +1,8 @@
 //! Batches in and bins out: where packets are between the receive and the transmit queues.
 
+use std::collections::VecDeque;
+
+use crate::execute::Passage;
 use crate::{DropCounters, DropReason, PortNo};
 
 /// Packets received together from one receive queue; at most its capacity.
@@ -84,7 +87,12 @@ pub struct Outputs<P> {
     bins: Vec<Option<Vec<P>>>,
     touched: Vec<PortNo>,
     dropped: Vec<P>,
+    /// What is to be looked up once more; empty unless `process` runs.
+    again: VecDeque<(P, Passage)>,
 }
+
+/// The most packets that wait to be looked up once more.
+const MAX_AGAIN: usize = 4 * PacketBatch::<()>::MAX;
 
 /// Bins start with room for this many packets, so that growing one is rare.
 const BIN_CAPACITY: usize = 2 * PacketBatch::<()>::MAX;
@@ -103,6 +111,7 @@ impl<P> Outputs<P> {
             bins: Vec::new(),
             touched: Vec::with_capacity(PortNo::MAX.index() + 1),
             dropped: Vec::with_capacity(BIN_CAPACITY),
+            again: VecDeque::with_capacity(MAX_AGAIN),
         }
     }
 
@@ -170,6 +179,20 @@ impl<P> Outputs<P> {
     pub fn discard(&mut self, packet: P, reason: DropReason, drops: &DropCounters) {
         drops.add(reason, 1);
         self.dropped.push(packet);
+    }
+
+    /// Has `packet` looked up once more, unless it was too often or too many wait for it.
+    pub(crate) fn recirculate(&mut self, packet: P, passage: Passage, drops: &DropCounters) {
+        if passage.too_often() || self.again.len() >= MAX_AGAIN {
+            return self.discard(packet, DropReason::Recirc, drops);
+        }
+        self.again.push_back((packet, passage));
+    }
+
+    /// The next packet to be looked up once more.
+    #[inline]
+    pub(crate) fn next_again(&mut self) -> Option<(P, Passage)> {
+        self.again.pop_front()
     }
 
     /// Calls `f` with each port that has packets, and its bin, which `f` must leave empty.

@@ -30,7 +30,7 @@ macro_rules! drop_reasons {
 }
 
 drop_reasons! {
-    /// The flow's action list is empty: a rule, or NORMAL without anywhere to go, said drop.
+    /// The flow's actions send it nowhere: a rule, or NORMAL without anywhere to go, said drop.
     Action => "action",
     /// A header is truncated or contradicts itself, so that no flow key can be made of the packet.
     Malformed => "malformed",
@@ -60,6 +60,10 @@ drop_reasons! {
     NoHeadroom => "no_headroom",
     /// An action does not fit the packet (pop_vlan without a tag, set of an absent header).
     BadAction => "bad_action",
+    /// It exceeds the rate of a meter.
+    Meter => "meter",
+    /// It came round by recirc() too often, or too many did at once.
+    Recirc => "recirc",
 }
 
 /// One counter for each reason; one writer (the thread that drops).

@@ -18,6 +18,7 @@ mod flow;
 mod hash;
 mod key;
 mod manage;
+mod meter;
 mod packet;
 mod port;
 mod process;
@@ -32,9 +33,10 @@ pub mod testing;
 pub mod text;
 mod types;
 mod upcall;
+mod userspace;
 pub mod wire;
 
-pub use action::Action;
+pub use action::{Action, Controller, HashOver, Userspace};
 pub use batch::{Outputs, PacketBatch};
 pub use bridge::{
     BridgeError, FdbConfig, FdbRow, FdbStats, Rule, RuleAction, RuleError, RuleFilter, RuleRow,
@@ -47,6 +49,7 @@ pub use fair::FairQueue;
 pub use flow::{BadUfid, Flow, FlowSnapshot, FlowStats, Origin, Ufid};
 pub use key::{Field, FlowKey, FlowMask, Format, Match, N_WORDS};
 pub use manage::{DumpCursor, FlowError};
+pub use meter::{MeterConfig, MeterError, MeterRow, MeterStats, MeterUnit, Meters};
 pub use packet::{CopyPacket, Layers, MAX_FRAMES, NoHeadroom, Packet};
 pub use port::{RxQueue, TxQueue};
 pub use process::{Datapath, DatapathConfig, Env};
@@ -54,3 +57,4 @@ pub use segment::Segments;
 pub use stats::DatapathStats;
 pub use types::{BadMac, CoreId, MacAddr, Nanos, PortNo, QueueId, VlanId};
 pub use upcall::{Purpose, Translation, Upcall};
+pub use userspace::{UserspacePacket, UserspaceQueue};

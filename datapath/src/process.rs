@@ -8,15 +8,15 @@
 use std::sync::Arc;
 
 use crate::emc::Emc;
-use crate::execute::{Sink, execute};
-use crate::extract::extract_into;
+use crate::execute::{Effects, Passage, Sink, execute};
+use crate::extract::{extract, extract_into};
 use crate::flow::tcp_flags;
 use crate::hash::short;
 use crate::revalidate::Sweep;
 use crate::table::FlowTable;
 use crate::{
-    Action, CopyPacket, DatapathStats, DropReason, Flow, FlowKey, FlowStats, Match, Nanos, Origin,
-    Outputs, Packet, PacketBatch, PortNo, Purpose, Upcall,
+    Action, CopyPacket, DatapathStats, DropReason, Field, Flow, FlowKey, FlowStats, Match, Meters,
+    Nanos, Origin, Outputs, Packet, PacketBatch, PortNo, Purpose, Upcall, UserspaceQueue,
 };
 
 /// What may be chosen, also while packets flow.
@@ -93,6 +93,7 @@ pub struct Datapath {
     seed: u64,
     runs: Vec<Run>,
     uninstalled: Vec<Box<[Action]>>,
+    effects: Effects,
 }
 
 /// What was found how often in a batch.
@@ -119,6 +120,7 @@ impl Datapath {
             seed,
             runs: Vec::with_capacity(PacketBatch::<()>::MAX),
             uninstalled: Vec::new(),
+            effects: Effects::new(seed),
         };
         datapath.configure(config);
         datapath
@@ -141,6 +143,16 @@ impl Datapath {
     #[must_use]
     pub const fn stats(&self) -> &Arc<DatapathStats> {
         &self.stats
+    }
+
+    /// Shares meters with other threads; before, it has its own.
+    pub fn share_meters(&mut self, meters: Arc<Meters>) {
+        self.effects.meters = meters;
+    }
+
+    /// The packets that `userspace()` puts aside.
+    pub const fn userspace(&mut self) -> &mut UserspaceQueue {
+        &mut self.effects.userspace
     }
 
     /// Takes all packets of `batch`, which came in on `in_port`, and puts each into an output bin or
@@ -184,11 +196,45 @@ impl Datapath {
         }
         self.stats.rx_packets.add(batch.len() as u64);
         self.stats.rx_bytes.add(tally.bytes);
+        self.count(&tally);
+        self.execute_runs(in_port, batch.drain(), Passage::default(), env);
+        while let Some((packet, passage)) = env.outputs.next_again() {
+            self.process_again(in_port, packet, passage, env);
+        }
+    }
+
+    /// Looks a packet up once more, after `recirc()`.
+    #[cold]
+    fn process_again<P: Packet, C: CopyPacket<P>, U: Upcall + ?Sized>(
+        &mut self,
+        in_port: PortNo,
+        mut packet: P,
+        passage: Passage,
+        env: &mut Env<'_, P, C, U>,
+    ) {
+        self.stats.recirculated.add(1);
+        let n_bytes = packet.len() as u64;
+        let (found, tcp_flags) = match extract(&mut packet, in_port) {
+            Ok(mut key) => {
+                key.set(&Field::RECIRC_ID, passage.recirc_id.into());
+                key.set(&Field::DP_HASH, passage.dp_hash.into());
+                let mut tally = Tally::default();
+                let found = self.find(&key, &mut tally);
+                self.count(&tally);
+                let found = found.unwrap_or_else(|| self.miss(&key, n_bytes, env.upcall, env.now));
+                (found, tcp_flags(&key))
+            }
+            Err(_) => (Found::Malformed, 0),
+        };
+        self.runs.push(Run { found, n_packets: 1, n_bytes, tcp_flags });
+        self.execute_runs(in_port, core::iter::once(packet), passage, env);
+    }
+
+    fn count(&self, tally: &Tally) {
         // Remembering the packet before is the smallest exact-match cache.
         self.stats.emc_hits.add(tally.emc_hits + tally.repeats);
         self.stats.megaflow_hits.add(tally.megaflow_hits);
         self.stats.masked_lookups.add(tally.visited);
-        self.execute_runs(batch, env);
     }
 
     #[inline]
@@ -248,12 +294,19 @@ impl Datapath {
 
     fn execute_runs<P: Packet, C: CopyPacket<P>, U: ?Sized>(
         &mut self,
-        batch: &mut PacketBatch<P>,
+        in_port: PortNo,
+        mut packets: impl Iterator<Item = P>,
+        passage: Passage,
         env: &mut Env<'_, P, C, U>,
     ) {
-        let mut sink =
-            Sink { outputs: &mut *env.outputs, copies: &mut *env.copies, stats: &self.stats };
-        let mut packets = batch.drain();
+        let mut sink = Sink {
+            outputs: &mut *env.outputs,
+            copies: &mut *env.copies,
+            stats: &self.stats,
+            effects: &mut self.effects,
+            in_port,
+            now: env.now,
+        };
         for run in self.runs.drain(..) {
             let packets = packets.by_ref().take(run.n_packets);
             let actions: &[Action] = match run.found {
@@ -272,7 +325,7 @@ impl Datapath {
                     continue;
                 }
             };
-            execute(actions, packets, &mut sink);
+            execute(actions, packets, passage, &mut sink);
         }
         self.uninstalled.clear();
     }

@@ -5,17 +5,23 @@ use crate::{Counter, DropCounters};
 /// Counters of one datapath.
 ///
 /// Every packet has one outcome: `rx_packets + copies` is what went to the output bins plus the sum
-/// of `drops`. A lookup has one result: `rx_packets` is `emc_hits + megaflow_hits + misses` plus the
-/// drops as malformed.
+/// of `drops`. A lookup has one result: `rx_packets + recirculated` is `emc_hits + megaflow_hits + misses`
+/// plus the drops as malformed.
 #[derive(Debug, Default)]
 pub struct DatapathStats {
     /// Packets given to `process`.
     pub rx_packets: Counter,
     /// Their bytes.
     pub rx_bytes: Counter,
-    /// Copies wanted for further outputs. One for which no frame was free counts here and as a drop
-    /// for that reason: a packet that should have been sent was not.
+    /// Copies wanted for further outputs, clones and lookups. One for which no frame was free counts here
+    /// and as a drop for that reason: a packet that should have been sent was not. The same holds for
+    /// what ends in a meter after an output.
     pub copies: Counter,
+    /// Packets that `recirc()` had looked up once more.
+    pub recirculated: Counter,
+    /// Packets for `userspace()` that were not queued: no room, or too many lately. Not drops, as only a
+    /// copy is queued.
+    pub lost_upcalls: Counter,
     /// Found in the exact-match cache.
     pub emc_hits: Counter,
     /// Found by the classifier.

@@ -9,6 +9,7 @@ mod action;
 mod check;
 mod error;
 mod flow;
+mod meter;
 mod scan;
 mod table;
 mod value;
@@ -17,6 +18,7 @@ pub use action::{parse_actions, print_actions};
 pub use check::{InvalidFlow, validate};
 pub use error::{ErrorKind, ParseError};
 pub use flow::{parse_match, print_match};
+pub use meter::parse_meter;
 
 use crate::PortNo;
 

@@ -53,6 +53,14 @@ pub enum Verb {
     /// MAC tables of bridges.
     #[command(subcommand)]
     Fdb(FdbVerb),
+    /// Meters: rates for the action meter().
+    #[command(subcommand)]
+    Meter(MeterVerb),
+    /// Take out the packets that the action userspace() queued.
+    Upcalls {
+        /// How many at most; all by default.
+        max: Option<usize>,
+    },
     /// PMD threads.
     #[command(subcommand)]
     Pmd(PmdVerb),
@@ -177,6 +185,23 @@ pub enum FdbVerb {
     },
 }
 
+/// What to do with meters.
+#[derive(Clone, Debug, Subcommand)]
+pub enum MeterVerb {
+    /// Add a meter, or change its rate.
+    Add {
+        /// As 'meter=1,kbps,band=type=drop,rate=1000,burst_size=100'.
+        meter: String,
+    },
+    /// Remove a meter that no flow names.
+    Del {
+        /// Its number.
+        meter: u32,
+    },
+    /// Show the meters and what they dropped.
+    List,
+}
+
 /// What to do with PMD threads.
 #[derive(Clone, Debug, Subcommand)]
 pub enum PmdVerb {
@@ -216,6 +241,12 @@ impl Verb {
             Self::Rule(verb) => verb.request(),
             Self::Fdb(FdbVerb::Show { bridge }) => ("fdb/show", words(bridge)),
             Self::Fdb(FdbVerb::Flush { bridge }) => ("fdb/flush", words(bridge)),
+            Self::Meter(MeterVerb::Add { meter }) => ("xvs/meter-add", vec![meter.clone()]),
+            Self::Meter(MeterVerb::Del { meter }) => ("xvs/meter-del", vec![meter.to_string()]),
+            Self::Meter(MeterVerb::List) => ("xvs/meter-list", Vec::new()),
+            Self::Upcalls { max } => {
+                ("xvs/upcall-read", max.iter().map(usize::to_string).collect())
+            }
             Self::Pmd(PmdVerb::Stats) => ("xvs/pmd-stats", Vec::new()),
             Self::Pmd(PmdVerb::Rxqs) => ("dpif-netdev/pmd-rxq-show", Vec::new()),
             Self::Pmd(PmdVerb::Clear) => ("dpif-netdev/pmd-stats-clear", Vec::new()),

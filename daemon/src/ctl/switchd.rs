@@ -6,11 +6,11 @@
 
 use std::path::Path;
 
-use xvs_datapath::{Action, MacAddr, Match, VlanId};
+use xvs_datapath::{Action, MacAddr, Match, MeterConfig, MeterRow, VlanId};
 
 use super::{
     ConfigView, CtlError, FdbEntry, FdbStats, Ledger, Level, LogLevel, PmdFlows, PmdRxqs, PmdStats,
-    PortInfo, RuleInfo, Status,
+    PortInfo, RuleInfo, Status, Upcall,
 };
 
 /// A port to be added: its name, and options named as the keys of `[[port]]` in the configuration.
@@ -81,6 +81,18 @@ pub trait Control {
 
     /// Removes all flows; returns how many.
     fn flush_flows(&mut self) -> Result<u64, CtlError>;
+
+    /// The meters, by number.
+    fn meters(&mut self) -> Vec<MeterRow>;
+
+    /// Makes a meter, or changes the rate of one.
+    fn set_meter(&mut self, id: u32, config: MeterConfig) -> Result<(), CtlError>;
+
+    /// Removes a meter; refused while a flow names it.
+    fn del_meter(&mut self, id: u32) -> Result<(), CtlError>;
+
+    /// Takes out the oldest packets that `userspace()` queued, of all threads together `max` at most.
+    fn read_upcalls(&mut self, max: usize) -> Result<Vec<Upcall>, CtlError>;
 
     /// The rules of a bridge, by table and falling priority.
     fn rules(&mut self, bridge: &str) -> Result<Vec<RuleInfo>, CtlError>;

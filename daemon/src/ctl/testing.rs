@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
-use xvs_datapath::{DropReason, MacAddr, Ufid, VlanId};
+use xvs_datapath::{DropReason, MacAddr, MeterConfig, MeterRow, Meters, Ufid, VlanId};
 
 use super::*;
 pub(crate) use served::{Client, Scratch, Served};
@@ -21,6 +21,8 @@ pub(crate) struct MemorySwitch {
     pub(crate) fdb: Vec<FdbEntry>,
     pub(crate) levels: BTreeMap<String, Level>,
     pub(crate) cleared: Vec<Option<u32>>,
+    pub(crate) meters: Meters,
+    pub(crate) upcalls: Vec<Upcall>,
     pub(crate) exit: Option<bool>,
     /// Every command that reads ports takes so long.
     pub(crate) slow: Duration,
@@ -169,6 +171,22 @@ impl Control for MemorySwitch {
 
     fn flush_flows(&mut self) -> Result<u64, CtlError> {
         Ok(self.flows.drain(..).count() as u64)
+    }
+
+    fn meters(&mut self) -> Vec<MeterRow> {
+        self.meters.rows().collect()
+    }
+
+    fn set_meter(&mut self, id: u32, config: MeterConfig) -> Result<(), CtlError> {
+        self.meters.set(id, config).map_err(|error| CtlError::Refused(error.to_string()))
+    }
+
+    fn del_meter(&mut self, id: u32) -> Result<(), CtlError> {
+        self.meters.del(id).map_err(|error| CtlError::Refused(error.to_string()))
+    }
+
+    fn read_upcalls(&mut self, max: usize) -> Result<Vec<Upcall>, CtlError> {
+        Ok(self.upcalls.drain(..max.min(self.upcalls.len())).collect())
     }
 
     fn rules(&mut self, bridge: &str) -> Result<Vec<RuleInfo>, CtlError> {

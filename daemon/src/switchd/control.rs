@@ -3,12 +3,15 @@
 use std::path::Path;
 
 use xvs_config::{PortSpec as ConfigPortSpec, Topology};
-use xvs_datapath::{DumpCursor, FlowError, FlowSnapshot, MacAddr, Nanos, Ufid, VlanId};
+use xvs_datapath::{
+    DumpCursor, FlowError, FlowSnapshot, MacAddr, MeterConfig, MeterRow, Nanos, Ufid, VlanId,
+};
 
+use super::meters::refused;
 use super::{Error, Switchd};
 use crate::ctl::{
     ConfigView, Control, CtlError, FdbEntry, FdbStats, FlowInfo, FlowSpec, Ledger, Level, LogLevel,
-    PmdFlows, PmdRxqs, PmdStats, PortInfo, PortSpec, RuleInfo, RuleMatch, Status,
+    PmdFlows, PmdRxqs, PmdStats, PortInfo, PortSpec, RuleInfo, RuleMatch, Status, Upcall,
 };
 
 /// Places of the flow table that one command visits: bounds how long packets wait for a dump.
@@ -192,6 +195,22 @@ impl Control for Switchd {
             }
         }
         Ok(n)
+    }
+
+    fn meters(&mut self) -> Vec<MeterRow> {
+        self.meters.rows().collect()
+    }
+
+    fn set_meter(&mut self, id: u32, config: MeterConfig) -> Result<(), CtlError> {
+        self.meters.set(id, config).map_err(refused)
+    }
+
+    fn del_meter(&mut self, id: u32) -> Result<(), CtlError> {
+        self.del_unused_meter(id)
+    }
+
+    fn read_upcalls(&mut self, max: usize) -> Result<Vec<Upcall>, CtlError> {
+        self.take_upcalls(max)
     }
 
     fn rules(&mut self, bridge: &str) -> Result<Vec<RuleInfo>, CtlError> {

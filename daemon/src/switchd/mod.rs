@@ -9,6 +9,7 @@ mod control;
 mod error;
 mod ledger;
 mod links;
+mod meters;
 mod ports;
 mod report;
 mod threads;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 
 use slog::Logger;
 use xvs_config::Topology;
-use xvs_datapath::{Nanos, PortNo, Switch};
+use xvs_datapath::{Meters, Nanos, PortNo, Switch};
 use xvs_netdev_afxdp::{Device, Drain, Hugepages, LinkMonitor, Umem, UmemConfig, UmemGroups};
 
 use crate::clock::Clock;
@@ -49,6 +50,8 @@ pub struct Switchd {
     last_reload_error: Option<String>,
     umem: &'static Umem,
     switch: Arc<Switch>,
+    /// Shared by all threads.
+    meters: Arc<Meters>,
     threads: Vec<Thread>,
     ports: BTreeMap<PortNo, Port>,
     /// Closed sockets whose frames the kernel may still hold.
@@ -125,6 +128,7 @@ impl Switchd {
             last_reload_error: None,
             umem,
             switch: Arc::new(Switch::new()),
+            meters: Arc::default(),
             threads: Vec::new(),
             ports: BTreeMap::new(),
             draining: Vec::new(),

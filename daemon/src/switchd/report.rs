@@ -104,15 +104,12 @@ impl Switchd {
             State::Bound(bound) => {
                 let device = bound.netdev.device();
                 info.state = PortState::Bound;
-                let renamed = bound.renamed.as_ref();
-                info.reason = renamed.map(|name| format!("its interface is called {name} now"));
                 info.ifindex = Some(device.ifindex);
                 info.mac = Some(device.mac);
                 info.mtu = Some(bound.netdev.link().mtu());
                 info.carrier = bound.netdev.link().carrier();
                 info.program_id = Some(bound.netdev.program_id());
                 info.xdp_mode_in_use = Some(bound.netdev.mode().to_string());
-                info.hidden_tags = bound.netdev.hidden_tags();
                 info.stepped_down = bound.netdev.stepped_down().map(str::to_owned);
                 info.passed_to_stack = bound.netdev.unbound_packets().unwrap_or(0);
                 info.queues = bound.queues.iter().map(|queue| self.queue_info(queue)).collect();
@@ -144,13 +141,13 @@ impl Switchd {
                 busy_ns: since(&pmd.busy_ns, base.busy_ns),
                 idle_ns: since(&pmd.idle_ns, base.idle_ns),
                 rx_packets: since(&path.rx_packets, base.rx_packets),
-                recirculated: 0,
+                recirculated: since(&path.recirculated, base.recirculated),
                 emc_hits: since(&path.emc_hits, base.emc_hits),
                 smc_hits: 0,
                 megaflow_hits: since(&path.megaflow_hits, base.megaflow_hits),
                 subtable_lookups: since(&path.masked_lookups, base.masked_lookups),
                 upcalls: since(&path.misses, base.misses),
-                lost_upcalls: 0,
+                lost_upcalls: since(&path.lost_upcalls, base.lost_upcalls),
                 tx_packets: since(&pmd.tx_packets, base.tx_packets),
                 tx_batches: since(&pmd.tx_batches, base.tx_batches),
                 flows: path.flows.get(),

@@ -60,6 +60,7 @@ baseline! {
     passes: pmd, busy_passes: pmd, sleeps: pmd, sleep_ns: pmd, busy_ns: pmd, idle_ns: pmd,
     tx_packets: pmd, tx_batches: pmd,
     rx_packets: path, emc_hits: path, megaflow_hits: path, masked_lookups: path, misses: path,
+    recirculated: path, lost_upcalls: path,
 }
 
 impl Thread {
@@ -107,7 +108,8 @@ impl Switchd {
     }
 
     fn start_thread(&self, core: CoreId, pmd: &PmdSettings) -> Result<Thread, Error> {
-        let datapath = Datapath::new(datapath_config(pmd, &self.running.datapath), seed());
+        let mut datapath = Datapath::new(datapath_config(pmd, &self.running.datapath), seed());
+        datapath.share_meters(Arc::clone(&self.meters));
         let stats = Arc::clone(datapath.stats());
         let cache = FrameCache::new(self.umem, FrameCache::DEFAULT_LIMIT);
         let switch = Arc::clone(&self.switch);

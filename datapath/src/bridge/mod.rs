@@ -26,7 +26,7 @@ mod tests;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use crate::{FlowKey, MacAddr, Nanos, PortNo, Purpose, Translation, Upcall, VlanId};
+use crate::{Field, FlowKey, MacAddr, Nanos, PortNo, Purpose, Translation, Upcall, VlanId};
 
 pub use error::{BridgeError, RuleError};
 pub use fdb::{FdbConfig, FdbRow, FdbStats};
@@ -322,8 +322,12 @@ impl Upcall for Switch {
         };
         let Some(bridge) = topology.bridge_of(translate::in_port(key)) else {
             counts.no_bridge.fetch_add(1, Relaxed);
-            return Translation { mask: translate::always(), actions: Vec::new(), keep: true };
+            return translate::nothing();
         };
+        // The bridge sends no packet round again; manual flows that do have flows for it.
+        if key.get(&Field::RECIRC_ID) != 0 {
+            return translate::nothing();
+        }
         let mut context = Context::new(bridge, key, purpose, now);
         context.run();
         if let Some(limit) = context.limit {

@@ -81,6 +81,11 @@ pub(super) fn always() -> FlowMask {
     mask
 }
 
+/// To drop all packets of a port and type.
+pub(super) fn nothing() -> Translation {
+    Translation { mask: always(), actions: Vec::new(), keep: true }
+}
+
 /// The port on which packets like `key` arrive; port 0, which never exists, if the key has none.
 pub(super) fn in_port(key: &FlowKey) -> PortNo {
     PortNo(u32::try_from(key.get(&Field::IN_PORT)).unwrap_or(0))

@@ -5,9 +5,12 @@ use core::slice;
 
 use super::*;
 use crate::testing::{Csum, HEADROOM, MemPacket, MemPool, PacketBuilder};
-use crate::{Field, MacAddr, PortNo, extract};
+use crate::{
+    Controller, Field, MacAddr, MeterConfig, MeterUnit, PortNo, Userspace, UserspacePacket, extract,
+};
 
 mod hostile;
+mod lists;
 
 const A4: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const B4: Ipv4Addr = Ipv4Addr::new(192, 168, 7, 9);
@@ -20,7 +23,12 @@ const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 struct Outcome {
     out: Vec<(PortNo, Vec<u8>)>,
     stats: DatapathStats,
+    again: Vec<(Passage, Vec<u8>)>,
+    userspace: Vec<UserspacePacket>,
 }
+
+/// Meter 1: the first packet passes.
+const ONE_A_SECOND: MeterConfig = MeterConfig { unit: MeterUnit::Packets, rate: 1, burst: 1 };
 
 /// Parses the bytes and runs the actions; every packet must be accounted for.
 fn run_on(bytes: &[u8], actions: &[Action], frames: usize) -> Outcome {
@@ -38,8 +46,22 @@ fn run_on_frames(bytes: &[&[u8]], actions: &[Action], frames: usize) -> Outcome 
     for port in 1..=3 {
         outputs.open(PortNo(port));
     }
-    let mut sink = Sink { outputs: &mut outputs, copies: &mut pool.clone(), stats: &stats };
-    execute(actions, [packet].into_iter(), &mut sink);
+    let mut effects = Effects::new(3);
+    effects.meters.set(1, ONE_A_SECOND).unwrap();
+    let mut sink = Sink {
+        outputs: &mut outputs,
+        copies: &mut pool.clone(),
+        stats: &stats,
+        effects: &mut effects,
+        in_port: PortNo(1),
+        now: Nanos(0),
+    };
+    execute(actions, [packet].into_iter(), Passage::default(), &mut sink);
+    let mut again = Vec::new();
+    while let Some((packet, passage)) = outputs.next_again() {
+        again.push((passage, packet.bytes()));
+        pool.free(packet);
+    }
     let mut out = Vec::new();
     let account = pool.clone();
     let mut done = |port, packets: &mut Vec<MemPacket>| {
@@ -53,8 +75,10 @@ fn run_on_frames(bytes: &[&[u8]], actions: &[Action], frames: usize) -> Outcome 
         pool.free(packet);
     }
     assert_eq!((pool.alive(), pool.leaked()), (0, 0));
-    assert_eq!(out.len() as u64 + stats.drops.total(), 1 + stats.copies.get());
-    Outcome { out, stats }
+    let ended = (out.len() + again.len()) as u64;
+    assert_eq!(ended + stats.drops.total(), 1 + stats.copies.get());
+    let userspace = effects.userspace.read(usize::MAX);
+    Outcome { out, stats, again, userspace }
 }
 
 /// What the actions make of the packet.

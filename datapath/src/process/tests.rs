@@ -130,7 +130,8 @@ impl Bench {
         let rx = stats.rx_packets.get();
         assert_eq!(rx + stats.copies.get(), self.sent + stats.drops.total());
         let looked_up = stats.emc_hits.get() + stats.megaflow_hits.get() + stats.misses.get();
-        assert_eq!(rx, looked_up + stats.drops.get(DropReason::Malformed));
+        let looked_at = rx + stats.recirculated.get();
+        assert_eq!(looked_at, looked_up + stats.drops.get(DropReason::Malformed));
         assert_eq!(stats.flows.get(), self.datapath.table.len() as u64);
     }
 
@@ -324,4 +325,63 @@ proptest! {
         }
         prop_assert_eq!(fresh.datapath.stats().flows.get(), 0);
     }
+}
+
+/// A rule for packets that come round with this number.
+fn again(id: u32) -> Match {
+    Match::default().with(&Field::RECIRC_ID, id.into())
+}
+
+#[test]
+fn packets_come_round_with_their_number_and_hash() {
+    let upcall = RuleTable::default();
+    let mut bench = Bench::new(config());
+    let mut add = |rule, actions: &[Action]| {
+        bench.datapath.add(rule, actions.into(), &upcall, bench.now).unwrap();
+    };
+    let push = Action::PushVlan { tpid: 0x8100, tci: 5 };
+    let hash = Action::Hash { over: crate::HashOver::L4, basis: 1 };
+    add(again(0), &[Action::Output(PortNo(1)), push, hash, Action::Recirc(8)]);
+    let tagged = again(8).with_masked(&Field::VLAN_TCI, 0x1005, 0x1fff);
+    add(tagged.with_masked(&Field::DP_HASH, 0, 1), &[Action::Output(PortNo(2))]);
+    add(tagged.with_masked(&Field::DP_HASH, 1, 1), &[Action::Output(PortNo(3))]);
+    let packets: Vec<_> = (0..100).map(|i| udp(i, 9)).collect();
+    let out = bench.run(&upcall, &packets, 200);
+    assert_eq!(out[1].len(), 100);
+    assert_eq!(out[2].len() + out[3].len(), 100);
+    assert!(out[2].len() > 25 && out[3].len() > 25, "the hash splits them");
+    let stats = bench.datapath.stats().clone();
+    assert_eq!((stats.recirculated.get(), stats.misses.get()), (100, 0));
+    let again = bench.run(&upcall, &packets, 200);
+    assert_eq!(again, out, "the same packets go the same ways");
+}
+
+#[test]
+fn a_packet_that_comes_round_without_a_flow_is_decided_on() {
+    let upcall = RuleTable::new(&[(again(3), output(2)), (again(0), vec![Action::Recirc(3)])]);
+    let mut bench = Bench::new(config());
+    let out = bench.run(&upcall, &[udp(1, 9), udp(1, 9)], 0);
+    assert_eq!((out[2].len(), bench.datapath.stats().misses.get()), (2, 2));
+}
+
+#[test]
+fn rounds_are_bounded() {
+    let upcall = RuleTable::default();
+    let mut bench = Bench::new(config());
+    let both: Vec<_> = vec![
+        Action::Clone([Action::Recirc(1)].into()),
+        Action::Output(PortNo(2)),
+        Action::Recirc(1),
+    ];
+    bench.datapath.add(Match::default(), both.into(), &upcall, bench.now).unwrap();
+    let out = bench.run(&upcall, &[udp(1, 9)], 1000);
+    // Each lookup sends one packet; there are 2^n in the n-th of seven.
+    assert_eq!(out[2].len(), 127);
+    let stats = bench.datapath.stats().clone();
+    assert_eq!((stats.recirculated.get(), stats.drops.get(DropReason::Recirc)), (126, 128));
+    let packets = vec![udp(1, 9); 256];
+    let out = bench.run(&upcall, &packets, 100_000);
+    assert!(out[2].len() <= 256 + 6 * 1024, "{}", out[2].len());
+    assert_eq!(bench.run(&upcall, &packets, 0)[2].len(), 0, "no frame for a copy");
+    assert!(stats.drops.get(DropReason::NoFrame) > 0);
 }

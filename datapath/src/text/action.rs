@@ -1,21 +1,18 @@
-//! Action lists: `push_vlan(vid=5,pcp=0),set(ipv4(ttl=63)),2`.
+//! Action lists: `push_vlan(vid=5,pcp=0),set(ipv4(ttl=63)),clone(trunc(64),1),2`.
 
 use super::error::{ErrorKind, ParseError};
 use super::flow::named;
 use super::scan::{Scanner, Word};
-use super::table::{self, Group, Member};
-use super::{PortNames, value};
+use super::{PortNames, table, value};
 use crate::wire::{ETH_QINQ, ETH_VLAN};
-use crate::{Action, Field, Match};
+use crate::{Action, Controller, HashOver, Match, Userspace};
+
+mod print;
+
+pub use print::print_actions;
 
 /// Actions of Open vSwitch that this datapath does not have.
 const UNSUPPORTED: &[&str] = &[
-    "trunc",
-    "recirc",
-    "userspace",
-    "meter",
-    "sample",
-    "clone",
     "push_mpls",
     "pop_mpls",
     "push_eth",
@@ -26,8 +23,6 @@ const UNSUPPORTED: &[&str] = &[
     "tnl_pop",
     "ct",
     "ct_clear",
-    "check_pkt_len",
-    "hash",
     "lb_output",
     "add_mpls",
     "dec_ttl",
@@ -47,28 +42,194 @@ pub fn parse_actions(
     m: &Match,
     ports: &dyn PortNames,
 ) -> Result<Vec<Action>, ParseError> {
-    let mut scan = Scanner::new(text);
-    let mut actions = Vec::new();
-    let mut drop: Option<Word<'_>> = None;
-    while scan.skip(true) {
-        let word = scan.some_word("an action")?;
-        if let Some(drop) = drop {
-            return drop.want("drop without other actions");
-        }
-        match word.text {
-            "drop" if actions.is_empty() => drop = Some(word),
-            "drop" => return word.want("drop without other actions"),
-            "pop_vlan" => actions.push(Action::PopVlan),
-            "push_vlan" => actions.push(push_vlan(&mut scan, ports)?),
-            "set" => set(&mut scan, &mut actions, m, ports)?,
-            name if UNSUPPORTED.contains(&name) => {
-                return Err(word.error(ErrorKind::Unsupported));
+    Reader { scan: Scanner::new(text), m, ports, depth: 0 }.list()
+}
+
+/// An action list while it is read.
+struct Reader<'a, 'p> {
+    scan: Scanner<'a>,
+    m: &'p Match,
+    ports: &'p dyn PortNames,
+    /// In how many lists this one is.
+    depth: usize,
+}
+
+impl<'a> Reader<'a, '_> {
+    /// Up to the end of the text, or to the bracket that closes the list.
+    fn list(&mut self) -> Result<Vec<Action>, ParseError> {
+        let mut actions = Vec::new();
+        let mut drop: Option<Word<'_>> = None;
+        while self.scan.skip(true) && !(self.depth > 0 && self.scan.is_at(')')) {
+            let word = self.scan.some_word("an action")?;
+            if let Some(drop) = drop {
+                return drop.want("drop without other actions");
             }
-            _ if scan.take('(') => return Err(word.error(ErrorKind::Unknown)),
-            _ => actions.push(Action::Output(value::port(word, ports)?)),
+            match word.text {
+                "drop" if actions.is_empty() => drop = Some(word),
+                "drop" => return word.want("drop without other actions"),
+                "set" => set(&mut self.scan, &mut actions, self.m, self.ports)?,
+                _ => actions.push(self.action(word)?),
+            }
         }
+        Ok(actions)
     }
-    Ok(actions)
+
+    /// One that is not `set()`.
+    fn action(&mut self, word: Word<'a>) -> Result<Action, ParseError> {
+        Ok(match word.text {
+            "pop_vlan" => Action::PopVlan,
+            "push_vlan" => push_vlan(&mut self.scan, self.ports)?,
+            "trunc" => Action::Trunc(self.argument()?),
+            "recirc" => Action::Recirc(self.argument()?),
+            "meter" => Action::Meter(self.argument()?),
+            "hash" => self.hash()?,
+            "clone" => Action::Clone(self.nested(word)?),
+            "sample" => self.sample()?,
+            "check_pkt_len" => self.check_pkt_len()?,
+            "userspace" => self.userspace()?,
+            name if UNSUPPORTED.contains(&name) => return Err(word.error(ErrorKind::Unsupported)),
+            _ if self.scan.take('(') => return Err(word.error(ErrorKind::Unknown)),
+            _ => Action::Output(value::port(word, self.ports)?),
+        })
+    }
+
+    fn open(&mut self) -> Result<(), ParseError> {
+        self.scan.expect('(', "\"(\"")
+    }
+
+    fn close(&mut self) -> Result<(), ParseError> {
+        self.scan.expect(')', "\")\"")
+    }
+
+    /// A number that is no larger than its type.
+    fn number<T: TryFrom<u128>>(&mut self, max: T) -> Result<T, ParseError>
+    where
+        u128: From<T>,
+    {
+        let word = self.scan.some_word("a number")?;
+        let max = u128::from(max);
+        value::number(word, max)?.try_into().map_err(|_| word.error(ErrorKind::TooLarge(max)))
+    }
+
+    /// `(7)`.
+    fn argument(&mut self) -> Result<u32, ParseError> {
+        self.open()?;
+        let number = self.number(u32::MAX)?;
+        self.close()?;
+        Ok(number)
+    }
+
+    /// A word that must come next.
+    fn keyword(&mut self, word: &'static str) -> Result<Word<'a>, ParseError> {
+        self.scan.skip(true);
+        let here = self.scan.here();
+        let found = self.scan.word();
+        if found.text == word { Ok(found) } else { here.want(word) }
+    }
+
+    /// `name=`, which must come next.
+    fn assigned(&mut self, name: &'static str) -> Result<(), ParseError> {
+        self.keyword(name)?;
+        self.scan.expect('=', "\"=\"")
+    }
+
+    /// `(action,…)`, for the action or branch `word`.
+    fn nested(&mut self, word: Word<'a>) -> Result<Box<[Action]>, ParseError> {
+        if self.depth >= Action::MAX_DEPTH {
+            return word.want("at most 8 lists within each other");
+        }
+        self.open()?;
+        self.depth += 1;
+        let actions = self.list();
+        self.depth -= 1;
+        let actions = actions?.into();
+        self.close()?;
+        Ok(actions)
+    }
+
+    /// `(l4(0))` or `(sym_l4(0))`.
+    fn hash(&mut self) -> Result<Action, ParseError> {
+        self.open()?;
+        let word = self.scan.some_word("l4 or sym_l4")?;
+        let over = match word.text {
+            "l4" => HashOver::L4,
+            "sym_l4" => HashOver::SymmetricL4,
+            _ => return word.want("l4 or sym_l4"),
+        };
+        let basis = self.argument()?;
+        self.close()?;
+        Ok(Action::Hash { over, basis })
+    }
+
+    /// `(sample=50.0%,actions(…))`.
+    fn sample(&mut self) -> Result<Action, ParseError> {
+        self.open()?;
+        self.assigned("sample")?;
+        let word = self.scan.some_word("a percentage")?;
+        let Some(probability) = probability(word.text) else {
+            return word.want("0% to 100%");
+        };
+        let word = self.keyword("actions")?;
+        let actions = self.nested(word)?;
+        self.close()?;
+        Ok(Action::Sample { probability, actions })
+    }
+
+    /// `(size=128,gt(…),le(…))`.
+    fn check_pkt_len(&mut self) -> Result<Action, ParseError> {
+        self.open()?;
+        self.assigned("size")?;
+        let size = self.number(u16::MAX)?;
+        let word = self.keyword("gt")?;
+        let greater = self.nested(word)?;
+        let word = self.keyword("le")?;
+        let less_equal = self.nested(word)?;
+        self.close()?;
+        Ok(Action::CheckPktLen { size, greater, less_equal })
+    }
+
+    /// `(pid=0)` or `(pid=0,controller(…))`.
+    fn userspace(&mut self) -> Result<Action, ParseError> {
+        self.open()?;
+        self.assigned("pid")?;
+        let pid = self.number(u32::MAX)?;
+        self.scan.skip(true);
+        let controller = if self.scan.is_at(')') { None } else { Some(self.controller()?) };
+        self.close()?;
+        Ok(Action::Userspace(Box::new(Userspace { pid, controller })))
+    }
+
+    fn controller(&mut self) -> Result<Controller, ParseError> {
+        self.keyword("controller")?;
+        self.open()?;
+        self.assigned("reason")?;
+        let reason = self.number(u16::MAX)?;
+        for name in ["dont_send", "continuation"] {
+            self.assigned(name)?;
+            let here = self.scan.here();
+            if self.number(u8::MAX)? != 0 {
+                return Err(here.error(ErrorKind::Unsupported));
+            }
+        }
+        self.assigned("recirc_id")?;
+        let recirc_id = self.number(u32::MAX)?;
+        self.assigned("rule_cookie")?;
+        let rule_cookie = self.number(u64::MAX)?;
+        self.assigned("controller_id")?;
+        let controller_id = self.number(u16::MAX)?;
+        self.assigned("max_len")?;
+        let max_len = self.number(u16::MAX)?;
+        self.close()?;
+        Ok(Controller { reason, recirc_id, rule_cookie, controller_id, max_len })
+    }
+}
+
+/// `50.0%` as a part of `u32::MAX`, to the nearest.
+fn probability(text: &str) -> Option<u32> {
+    let percent = text.strip_suffix('%')?.parse::<f64>().ok()?;
+    let part = (percent / 100.0).mul_add(f64::from(u32::MAX), 0.5);
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to u32::MAX")]
+    (0.0..=100.0).contains(&percent).then_some(part as u32)
 }
 
 /// `(tpid=0x88a8,vid=5,pcp=0)`; all of it may be left out.
@@ -142,71 +303,4 @@ fn set(
         return scan.here().want("a member to set");
     }
     scan.expect(')', "\")\"")
-}
-
-/// Writes an action list as Open vSwitch does, for packets that `m` matches.
-#[must_use]
-pub fn print_actions(actions: &[Action], m: &Match, ports: &dyn PortNames) -> String {
-    let mut printer = Printer { out: String::new(), open: None, m, ports };
-    for action in actions {
-        match action {
-            Action::Set { field, value, mask } => printer.set(field, *value, *mask),
-            Action::Output(port) => {
-                printer.item(&ports.name(*port).unwrap_or_else(|| port.to_string()));
-            }
-            Action::PushVlan { tpid, tci } => printer.push_vlan(*tpid, *tci),
-            Action::PopVlan => printer.item("pop_vlan"),
-        }
-    }
-    printer.close();
-    if printer.out.is_empty() { "drop".to_owned() } else { printer.out }
-}
-
-/// Writes actions; neighbouring sets of one header share a `set()`.
-struct Printer<'a> {
-    out: String,
-    /// The header whose `set()` is not closed yet, and its last member.
-    open: Option<(&'static Group, usize)>,
-    m: &'a Match,
-    ports: &'a dyn PortNames,
-}
-
-impl Printer<'_> {
-    fn close(&mut self) {
-        if self.open.take().is_some() {
-            self.out.push_str("))");
-        }
-    }
-
-    fn item(&mut self, text: &str) {
-        self.close();
-        if !self.out.is_empty() {
-            self.out.push(',');
-        }
-        self.out.push_str(text);
-    }
-
-    fn push_vlan(&mut self, tpid: u16, tci: u16) {
-        let tpid = if tpid == ETH_VLAN { String::new() } else { format!("tpid={tpid:#06x},") };
-        self.item(&format!("push_vlan({tpid}vid={},pcp={})", tci & 0xfff, tci >> 13));
-    }
-
-    fn set(&mut self, field: &Field, value: u128, mask: u128) {
-        let Some(group) = table::rewriting(field, self.m) else { return };
-        let is_here =
-            |member: &Member| member.rewritable && member.field == field && member.part(mask) != 0;
-        // In one set(), members are in order, and those of one field belong together.
-        let first = group.members.iter().position(is_here).unwrap_or(0);
-        let joins = self.open.is_some_and(|(open, last)| {
-            let other = group.members.get(last).is_some_and(|member| member.field != field);
-            open.name == group.name && last < first && other
-        });
-        if !joins {
-            self.item(&format!("set({}(", group.name));
-        }
-        for (i, member) in group.members.iter().enumerate().filter(|(_, member)| is_here(member)) {
-            member.print(&mut self.out, member.part(value), member.part(mask), self.ports);
-            self.open = Some((group, i));
-        }
-    }
 }

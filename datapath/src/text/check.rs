@@ -3,7 +3,7 @@
 use core::fmt;
 
 use super::table::{self, Need};
-use crate::wire::{ETH_QINQ, ETH_VLAN};
+use crate::wire::{ETH_LEN, ETH_QINQ, ETH_VLAN};
 use crate::{Action, Field, Match, PortNo};
 
 /// Why a flow cannot be inserted.
@@ -45,7 +45,38 @@ pub enum InvalidFlow {
         /// The port.
         port: PortNo,
     },
+    /// `trunc()` leaves less than an Ethernet header.
+    Trunc {
+        /// What it leaves.
+        len: u32,
+    },
+    /// After `trunc()` comes nothing that it could apply to.
+    TruncAlone {
+        /// What it leaves.
+        len: u32,
+    },
+    /// `recirc(0)` would be the first lookup again.
+    RecircZero,
+    /// There is an action after `recirc()`.
+    AfterRecirc {
+        /// The action.
+        action: &'static str,
+    },
+    /// There is no such meter.
+    Meter {
+        /// Its number.
+        id: u32,
+    },
+    /// Too many lists within each other.
+    Depth {
+        /// The action with the list that is one too many.
+        action: &'static str,
+    },
 }
+
+/// The least that `trunc()` may leave: an Ethernet header.
+#[allow(clippy::cast_possible_truncation, reason = "14")]
+const MIN_TRUNC: u32 = ETH_LEN as u32;
 
 impl fmt::Display for InvalidFlow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -63,36 +94,96 @@ impl fmt::Display for InvalidFlow {
             Self::Port { port } => {
                 write!(f, "there can be no port {port} (1 to {} are allowed)", PortNo::MAX)
             }
+            Self::Trunc { len } => {
+                write!(f, "trunc({len}) leaves no Ethernet header (at least {MIN_TRUNC})")
+            }
+            Self::TruncAlone { len } => {
+                write!(f, "trunc({len}) needs an output or userspace() after it in its list")
+            }
+            Self::RecircZero => f.write_str("recirc(0) is the first lookup; use another number"),
+            Self::AfterRecirc { action } => {
+                write!(f, "{action} comes after recirc(), which must be the last of its list")
+            }
+            Self::Meter { id } => {
+                write!(f, "meter({id}) does not exist; add it first")
+            }
+            Self::Depth { action } => {
+                let most = Action::MAX_DEPTH;
+                write!(f, "{action}() is in too many others (at most {most} lists in each other)")
+            }
         }
     }
 }
 
 impl core::error::Error for InvalidFlow {}
 
-/// Checks that each field that `m` matches or an action rewrites is in every packet that `m` matches.
+/// Checks that each field that `m` matches or an action rewrites is in every packet that `m` matches,
+/// and that the actions can be done in that order. `has_meter` tells which meters there are.
 ///
 /// # Errors
 /// [`InvalidFlow`] says what does not fit.
-pub fn validate(m: &Match, actions: &[Action]) -> Result<(), InvalidFlow> {
+pub fn validate(
+    m: &Match,
+    actions: &[Action],
+    has_meter: &dyn Fn(u32) -> bool,
+) -> Result<(), InvalidFlow> {
     for field in Field::ALL.iter().filter(|field| m.mask.get(field) != 0) {
         let groups = table::GROUPS.iter().filter(|group| group.has(field));
         missing(groups.map(|group| group.need), |need| need == Need::Tag || need.holds(m))
             .map_err(|needs| InvalidFlow::Match { field: field.name, needs })?;
     }
-    let mut tags = usize::from(Need::Tag.holds(m));
-    for action in actions {
-        match action {
-            Action::Output(port) if *port == PortNo(0) || *port > PortNo::MAX => {
-                return Err(InvalidFlow::Port { port: *port });
+    Checker { m, has_meter }.list(actions, usize::from(Need::Tag.holds(m)), 0)
+}
+
+/// What all lists of a flow have in common.
+struct Checker<'a> {
+    m: &'a Match,
+    has_meter: &'a dyn Fn(u32) -> bool,
+}
+
+impl Checker<'_> {
+    /// Checks a list for packets with `tags` tags, in `depth` others.
+    fn list(&self, actions: &[Action], mut tags: usize, depth: usize) -> Result<(), InvalidFlow> {
+        // What a trunc() leaves that nothing has used yet.
+        let mut trunc = None;
+        let mut actions = actions.iter().peekable();
+        while let Some(action) = actions.next() {
+            match action {
+                Action::Output(port) if *port == PortNo(0) || *port > PortNo::MAX => {
+                    return Err(InvalidFlow::Port { port: *port });
+                }
+                Action::Output(_) | Action::Userspace(_) => trunc = None,
+                Action::PushVlan { tpid: ETH_VLAN | ETH_QINQ, .. } => tags += 1,
+                Action::PushVlan { tpid, .. } => return Err(InvalidFlow::TagKind { tpid: *tpid }),
+                Action::PopVlan => tags = tags.checked_sub(1).ok_or(InvalidFlow::NoTag)?,
+                Action::Set { field, value, mask } => {
+                    validate_set(self.m, field, *value, *mask, tags)?;
+                }
+                Action::Trunc(len) => match trunc.replace(*len) {
+                    _ if *len < MIN_TRUNC => return Err(InvalidFlow::Trunc { len: *len }),
+                    Some(len) => return Err(InvalidFlow::TruncAlone { len }),
+                    None => {}
+                },
+                Action::Recirc(0) => return Err(InvalidFlow::RecircZero),
+                Action::Recirc(_) => {
+                    if let Some(after) = actions.peek() {
+                        return Err(InvalidFlow::AfterRecirc { action: after.name() });
+                    }
+                }
+                Action::Meter(id) if !(self.has_meter)(*id) => {
+                    return Err(InvalidFlow::Meter { id: *id });
+                }
+                Action::Meter(_) | Action::Hash { .. } => {}
+                Action::Clone(_) | Action::Sample { .. } | Action::CheckPktLen { .. } => {
+                    if depth >= Action::MAX_DEPTH {
+                        return Err(InvalidFlow::Depth { action: action.name() });
+                    }
+                    action.nested().try_for_each(|list| self.list(list, tags, depth + 1))?;
+                }
             }
-            Action::Output(_) => {}
-            Action::PushVlan { tpid: ETH_VLAN | ETH_QINQ, .. } => tags += 1,
-            Action::PushVlan { tpid, .. } => return Err(InvalidFlow::TagKind { tpid: *tpid }),
-            Action::PopVlan => tags = tags.checked_sub(1).ok_or(InvalidFlow::NoTag)?,
-            Action::Set { field, value, mask } => validate_set(m, field, *value, *mask, tags)?,
         }
+        trunc.map_or(Ok(()), |len| Err(InvalidFlow::TruncAlone { len }))
     }
-    Ok(())
 }
 
 fn validate_set(

@@ -60,10 +60,15 @@ impl<'a> Scanner<'a> {
         if word.text.is_empty() { self.here().want(what) } else { Ok(word) }
     }
 
+    /// True when `c` comes next.
+    pub(super) fn is_at(&mut self, c: char) -> bool {
+        self.skip(false);
+        self.rest().starts_with(c)
+    }
+
     /// Takes `c` if it comes next.
     pub(super) fn take(&mut self, c: char) -> bool {
-        self.skip(false);
-        let taken = self.rest().starts_with(c);
+        let taken = self.is_at(c);
         self.at += if taken { c.len_utf8() } else { 0 };
         taken
     }

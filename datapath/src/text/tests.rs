@@ -164,6 +164,19 @@ fn actions_as_open_vswitch_prints_them() {
         "set(vlan(vid=7)),2",
         "set(vlan(vid=7,pcp=1)),2",
         "set(vlan(vid=7)),set(vlan(pcp=1)),2",
+        "trunc(100),2",
+        "hash(l4(0)),recirc(0x1)",
+        "hash(sym_l4(7)),recirc(0xffffffff)",
+        "clone(drop),2",
+        "clone(set(eth(dst=02:00:00:00:00:05)),1),set(eth(dst=02:00:00:00:00:06)),2",
+        "clone(clone(clone(clone(clone(clone(clone(clone(1)))))))),2",
+        "sample(sample=50.0%,actions(1)),2",
+        "sample(sample=100.0%,actions(drop))",
+        "check_pkt_len(size=1500,gt(drop),le(set(tcp(dst=80)),1)),2",
+        "meter(1),2",
+        "userspace(pid=7),2",
+        "userspace(pid=0,controller(reason=1,dont_send=0,continuation=0,recirc_id=3,rule_cookie=0x1f,\
+         controller_id=2,max_len=65535))",
     ] {
         assert_eq!(round(text, TCP4), text);
     }
@@ -186,7 +199,30 @@ fn errors_in_actions_name_the_word() {
         ("bogus", "bogus", "no such port"),
         ("bogus(1)", "bogus", "syntax error at bogus"),
         ("2000", "2000", "no such port"),
-        ("recirc(1)", "recirc", "not supported"),
+        ("lb_output(1)", "lb_output", "not supported"),
+        ("trunc", "", "want \"(\""),
+        ("trunc(1.5)", "1.5", "want a number"),
+        ("meter(4294967296)", "4294967296", "at most 4294967295"),
+        ("recirc(0x1,2)", ",", "want \")\""),
+        ("hash(l3(0))", "l3", "want l4 or sym_l4"),
+        ("clone(1,bogus)", "bogus", "no such port"),
+        ("clone(drop,1)", "drop", "without other actions"),
+        ("clone(1", "", "want \")\""),
+        ("1)", ")", "want an action"),
+        ("sample(sample=101%,actions(1))", "101%", "want 0% to 100%"),
+        ("sample(sample=nan%,actions(1))", "nan%", "want 0% to 100%"),
+        ("sample(sample=5,actions(1))", "5", "want 0% to 100%"),
+        ("sample(sample=5%,1)", "1", "want actions"),
+        ("check_pkt_len(size=70000,gt(1),le(2))", "70000", "at most 65535"),
+        ("check_pkt_len(size=7,le(1),gt(2))", "le", "want gt"),
+        ("userspace(1)", "1", "want pid"),
+        ("userspace(pid=1,slow_path(cfm))", "slow_path", "want controller"),
+        ("userspace(pid=1,controller(reason=1,dont_send=1,continuation=0))", "1", "not supported"),
+        (
+            "clone(clone(clone(clone(clone(clone(clone(clone(clone(1)))))))))",
+            "clone",
+            "at most 8 lists",
+        ),
         ("ct", "ct", "not supported"),
         ("1,drop", "drop", "without other actions"),
         ("drop,1", "drop", "without other actions"),
@@ -214,7 +250,9 @@ fn errors_in_actions_name_the_word() {
 fn validation_refuses_what_cannot_work() {
     let tcp = parse(TCP4);
     let set = |field, value, mask| Action::Set { field, value, mask };
-    let check = |m: &Match, actions: &[Action]| validate(m, actions).map_err(|e| e.to_string());
+    let check = |m: &Match, actions: &[Action]| {
+        validate(m, actions, &|id| id == 1).map_err(|e| e.to_string())
+    };
     assert_eq!(check(&tcp, &[]), Ok(()));
     assert_eq!(check(&Match::default(), &[Action::Output(PortNo(1))]), Ok(()));
     let fine = [
@@ -246,7 +284,7 @@ fn validation_refuses_what_cannot_work() {
         ),
     ];
     for (actions, error) in bad {
-        assert_eq!(validate(&tcp, actions), Err(*error), "{error}");
+        assert_eq!(validate(&tcp, actions, &|id| id == 1), Err(*error), "{error}");
     }
     let messages = bad.iter().map(|(_, error)| error.to_string()).collect::<Vec<_>>();
     let tag = "eth_type(0x8100),vlan() in the match";
@@ -269,8 +307,36 @@ fn validation_refuses_what_cannot_work() {
     let unfit = Match::default().with(&Field::TP_DST, 80);
     let needs = "ipv4(proto=6) or ipv6(proto=6)";
     let error = InvalidFlow::Match { field: "tp_dst", needs };
-    assert_eq!(validate(&unfit, &[]), Err(error));
+    assert_eq!(validate(&unfit, &[], &|_| false), Err(error));
     assert_eq!(error.to_string(), format!("matching tp_dst needs {needs} in the match"));
+}
+
+#[test]
+fn validation_refuses_what_makes_no_sense_in_that_order() {
+    let tcp = parse(TCP4);
+    let check = |m: &Match, actions: &[Action]| {
+        validate(m, actions, &|id| id == 1).map_err(|e| e.to_string())
+    };
+    let clone = |list: &[Action]| Action::Clone(list.into());
+    let nested = (0..9).fold(Action::Meter(1), |action, _| clone(&[action]));
+    let out = || Action::Output(PortNo(2));
+    for (list, says) in [
+        (vec![Action::Trunc(13), out()], "trunc(13) leaves no Ethernet header (at least 14)"),
+        (vec![out(), Action::Trunc(64)], "trunc(64) needs an output"),
+        (vec![Action::Trunc(64), Action::Trunc(65), out()], "trunc(64) needs an output"),
+        (vec![clone(&[Action::Trunc(64)]), out()], "trunc(64) needs an output"),
+        (vec![Action::Recirc(0)], "recirc(0) is the first lookup"),
+        (vec![Action::Recirc(1), out()], "output comes after recirc()"),
+        (vec![out(), Action::Meter(2)], "meter(2) does not exist"),
+        (vec![clone(&[Action::PopVlan])], "pop_vlan needs"),
+        (vec![nested], "clone() is in too many others (at most 8"),
+    ] {
+        let error = check(&tcp, &list).expect_err(says);
+        assert!(error.contains(says), "{error}");
+    }
+    let fine = [clone(&[Action::PushVlan { tpid: 0x8100, tci: 5 }, out()]), Action::Recirc(1)];
+    assert_eq!(check(&tcp, &fine), Ok(()));
+    assert!(check(&tcp, &[fine[0].clone(), Action::PopVlan]).is_err(), "only its copy has the tag");
 }
 
 #[test]
@@ -304,7 +370,7 @@ fn what_is_printed_of_a_parsed_packet_matches_it() {
         let m = Match::new(&key, mask);
         let text = print_match(&m, &Names);
         assert_eq!(parse(&text), m, "{text}");
-        assert_eq!(validate(&m, &[]), Ok(()), "{text}");
+        assert_eq!(validate(&m, &[], &|_| false), Ok(()), "{text}");
     }
 }
 
@@ -419,7 +485,7 @@ fn check_text(text: &str, flow: &Match) -> Result<(), TestCaseError> {
 
 /// Actions that fit the match.
 fn actions(m: Match) -> impl Strategy<Value = (Match, Vec<Action>)> {
-    let one = (0..4u8, 1..1024u32, any::<prop::sample::Index>(), any::<u128>(), any::<u128>());
+    let one = (0..12u8, 1..1024u32, any::<prop::sample::Index>(), any::<u128>(), any::<u128>());
     prop::collection::vec(one, 0..8).prop_map(move |list| {
         let list = list.into_iter().filter_map(|(kind, port, index, value, mask)| {
             let member = || {
@@ -434,8 +500,35 @@ fn actions(m: Match) -> impl Strategy<Value = (Match, Vec<Action>)> {
             };
             #[allow(clippy::cast_possible_truncation, reason = "any bits will do")]
             let tci = value as u16 & 0xefff;
+            let inner = || [Action::Output(PortNo(port))].into();
+            #[allow(clippy::cast_possible_truncation, reason = "any bits will do")]
+            let (word, half) = (value as u32, value as u16);
             match kind {
                 0 => Some(Action::Output(PortNo(port))),
+                4 => Some(Action::Clone(inner())),
+                5 => Some(Action::Sample { probability: word, actions: inner() }),
+                6 => Some(Action::CheckPktLen {
+                    size: half,
+                    greater: [].into(),
+                    less_equal: inner(),
+                }),
+                7 => Some(Action::Meter(word)),
+                8 => Some(Action::Hash { over: crate::HashOver::SymmetricL4, basis: word }),
+                9 => Some(Action::Clone([Action::Recirc(word | 1)].into())),
+                10 => {
+                    let controller = Some(crate::Controller {
+                        reason: half,
+                        recirc_id: word,
+                        #[allow(clippy::cast_possible_truncation, reason = "any bits will do")]
+                        rule_cookie: mask as u64,
+                        controller_id: half,
+                        max_len: half,
+                    });
+                    Some(Action::Userspace(Box::new(crate::Userspace { pid: word, controller })))
+                }
+                11 => Some(Action::Clone(
+                    [Action::Trunc(word | 16), Action::Output(PortNo(port))].into(),
+                )),
                 1 => Some(Action::PushVlan { tpid: 0x8100, tci }),
                 _ => {
                     let (member, mask) = (member(), if kind == 2 { u128::MAX } else { mask });
@@ -456,14 +549,14 @@ proptest! {
         prop_assert_eq!(parse_match(&text, &NumbersOnly), Ok(m), "{}", text);
         let named = print_match(&m, &Names);
         prop_assert_eq!(parse_match(&named, &Names), Ok(m), "{}", named);
-        prop_assert_eq!(validate(&m, &[]), Ok(()));
+        prop_assert_eq!(validate(&m, &[], &|_| false), Ok(()));
     }
 
     #[test]
     fn parsing_actions_is_the_inverse_of_printing((m, actions) in matches().prop_flat_map(actions)) {
         let text = print_actions(&actions, &m, &Names);
         prop_assert_eq!(parse_actions(&text, &m, &Names), Ok(actions.clone()), "{}", text);
-        prop_assert_eq!(validate(&m, &actions), Ok(()), "{}", text);
+        prop_assert_eq!(validate(&m, &actions, &|_| true), Ok(()), "{}", text);
     }
 
     #[test]

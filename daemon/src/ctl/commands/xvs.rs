@@ -5,6 +5,9 @@ mod config_reload;
 mod config_show;
 mod counters;
 mod ledger;
+mod meter_add;
+mod meter_del;
+mod meter_list;
 mod pmd_stats;
 mod port_add;
 mod port_del;
@@ -14,6 +17,7 @@ mod rule_add;
 mod rule_del;
 mod rule_dump;
 mod status;
+mod upcall_read;
 
 use crate::ctl::command::Command;
 
@@ -23,6 +27,9 @@ pub(super) const ALL: &[&Command] = &[
     &config_show::COMMAND,
     &counters::COMMAND,
     &ledger::COMMAND,
+    &meter_add::COMMAND,
+    &meter_del::COMMAND,
+    &meter_list::COMMAND,
     &pmd_stats::COMMAND,
     &port_add::COMMAND,
     &port_del::COMMAND,
@@ -32,4 +39,5 @@ pub(super) const ALL: &[&Command] = &[
     &rule_del::COMMAND,
     &rule_dump::COMMAND,
     &status::COMMAND,
+    &upcall_read::COMMAND,
 ];

@@ -31,6 +31,38 @@ pub struct FlowInfo {
     pub tcp_flags: u16,
 }
 
+/// A packet that `userspace()` queued.
+#[derive(Clone, Debug, Serialize)]
+pub struct Upcall {
+    /// The core of the PMD thread that had it.
+    pub core: u32,
+    /// Milliseconds since it was queued.
+    pub age_ms: u64,
+    /// The port on which it arrived.
+    pub in_port: u32,
+    /// As the action says.
+    pub pid: u32,
+    /// What the action says to a controller.
+    pub controller: Option<ControllerInfo>,
+    /// Its length in bytes.
+    pub len: usize,
+    /// Its first bytes, in hexadecimal.
+    pub data: String,
+}
+
+/// What `controller()` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct ControllerInfo {
+    /// OpenFlow's reason: 0 no match, 1 an action.
+    pub reason: u16,
+    /// Where an interrupted translation would go on.
+    pub recirc_id: u32,
+    /// The cookie of the rule.
+    pub rule_cookie: u64,
+    /// Which controller.
+    pub controller_id: u16,
+}
+
 /// What one PMD thread did since its statistics were cleared.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PmdStats {
@@ -66,7 +98,7 @@ pub struct PmdStats {
     pub subtable_lookups: u64,
     /// Misses that the bridge decided on.
     pub upcalls: u64,
-    /// Misses that were refused (the packet is dropped with reason `upcall`).
+    /// Packets for `userspace()` that were not queued: no room, or too many lately.
     pub lost_upcalls: u64,
     /// Packets put into output queues.
     pub tx_packets: u64,

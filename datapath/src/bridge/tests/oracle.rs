@@ -137,6 +137,14 @@ fn execute(actions: &[Action], key: &FlowKey) -> Sent {
             Action::PushVlan { tci, .. } => probe.push(tci),
             Action::PopVlan => assert!(probe.pop(), "no tag to pop"),
             Action::Set { field, value, mask } => probe.set(field, value, mask),
+            Action::Trunc(_)
+            | Action::Hash { .. }
+            | Action::Recirc(_)
+            | Action::Clone(_)
+            | Action::Sample { .. }
+            | Action::CheckPktLen { .. }
+            | Action::Meter(_)
+            | Action::Userspace(_) => panic!("no rule here asks for {}", action.name()),
         }
     }
     sent

@@ -60,7 +60,9 @@ pub(super) fn parse(
         Some(actions) => {
             let actions =
                 text::parse_actions(actions, &rule, &ports).map_err(refused("actions"))?;
-            text::validate(&rule, &actions).map_err(|invalid| CtlError::Datapath {
+            let meters = context.control.meters();
+            let has_meter = |id| meters.iter().any(|meter| meter.id == id);
+            text::validate(&rule, &actions, &has_meter).map_err(|invalid| CtlError::Datapath {
                 what: format!("updating flow table: {invalid}"),
                 why: "Invalid argument".to_owned(),
             })?;

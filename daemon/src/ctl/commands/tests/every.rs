@@ -22,6 +22,8 @@ fn every_command_has_both_forms() {
         ("fdb/add", vec!["br0", "v1", "0", mac]),
         ("fdb/del", vec!["br0", "0", mac]),
         ("vlog/set", vec!["info"]),
+        ("xvs/meter-add", vec!["meter=1,rate=5"]),
+        ("xvs/meter-del", vec!["1"]),
         ("xvs/port-add", vec!["v9"]),
         ("xvs/port-del", vec!["v9"]),
         ("xvs/rule-add", vec!["br0", "actions=drop"]),
@@ -34,7 +36,9 @@ fn every_command_has_both_forms() {
         assert_eq!(words.len() > 1, command.min_args > 0, "{}", command.name);
         // What is to be removed or changed has to be there.
         let ufid = both.each_mut().map(|switch| {
-            for first in ["dpctl/add-if", "xvs/port-add", "dpctl/add-flow", "fdb/add"] {
+            for first in
+                ["dpctl/add-if", "xvs/port-add", "dpctl/add-flow", "fdb/add", "xvs/meter-add"]
+            {
                 let mut setup = vec![first];
                 setup.extend(&args[first]);
                 if first != command.name {
