@@ -22,6 +22,9 @@ fn eth() -> PacketBuilder {
     PacketBuilder::new()
 }
 
+/// GRE with checksum, key and sequence number, around IPv4.
+const GRE_ALL: [u8; 16] = [0xb0, 0, 8, 0, 0, 0, 0, 0, 0, 0, 0, 42, 0, 0, 0, 1];
+
 /// Everything that can stand before a transport header, and its length.
 fn stacks() -> Vec<(PacketBuilder, u16)> {
     let inner = |b: PacketBuilder| b.inner_eth(MAC, MAC);
@@ -38,6 +41,11 @@ fn stacks() -> Vec<(PacketBuilder, u16)> {
         (eth().ipv4(v4(1), v4(2)).gre(0x0800).ipv4(v4(3), v4(4)), 62),
         (eth().ipv4(v4(1), v4(2)).ipv4(v4(3), v4(4)), 54),
         (eth().ipv4(v4(1), v4(2)).ipv6(v6(3), v6(4), 0), 74),
+        (eth().ipv6(v6(1), v6(2), 0).ipv4(v4(3), v4(4)), 74),
+        (eth().ipv6(v6(1), v6(2), 0).ipv6(v6(3), v6(4), 0), 94),
+        (inner(eth().ipv6(v6(1), v6(2), 0).vxlan(999)).ipv4(v4(3), v4(4)), 104),
+        (inner(eth().ipv4(v4(1), v4(2)).vxlan(999)).tag(0x88a8, 1).vlan(2).ipv4(v4(3), v4(4)), 92),
+        (eth().ipv4(v4(1), v4(2)).raw(&GRE_ALL, 0, proto::GRE).ipv4(v4(3), v4(4)), 70),
     ]
 }
 
@@ -262,7 +270,7 @@ proptest! {
 
     #[test]
     fn truncated_and_corrupted_stacks_are_in_bounds(
-        which in 0..11usize,
+        which in 0..stacks().len(),
         at in any::<prop::sample::Index>(),
         value in any::<u8>(),
         cut in any::<prop::sample::Index>(),
