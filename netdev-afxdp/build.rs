@@ -1,4 +1,4 @@
-//! Compiles the BPF programs and generates their skeletons.
+//! Compiles the BPF programs to objects that the crate includes.
 //!
 //! clang for the bpf target knows nothing of the host's multiarch directory, where Debian and its
 //! relatives keep `asm/types.h`; it is added when it is there.
@@ -9,10 +9,10 @@ use std::{env, fs};
 
 use libbpf_cargo::SkeletonBuilder;
 
-const SOURCE: &str = "src/bpf/redirect.bpf.c";
+const SOURCES: &str = "src/bpf";
 
 fn main() -> ExitCode {
-    println!("cargo::rerun-if-changed={SOURCE}");
+    println!("cargo::rerun-if-changed={SOURCES}");
     println!("cargo::rerun-if-env-changed=CLANG");
     match build() {
         Ok(()) => ExitCode::SUCCESS,
@@ -34,12 +34,17 @@ fn build() -> Result<(), String> {
     let out_dir = env::var_os("OUT_DIR").ok_or("OUT_DIR is not set: run by cargo only")?;
     let mut args = vec!["-Wall".to_owned(), "-Werror".to_owned()];
     args.extend(arch_include().map(|dir| format!("-I{}", dir.display())));
-    SkeletonBuilder::new()
-        .source(SOURCE)
-        .clang(&clang)
-        .clang_args(args)
-        .build_and_generate(PathBuf::from(out_dir).join("redirect.skel.rs"))
-        .map_err(|error| one_line(&format!("cannot compile {SOURCE}: {error:#}")))
+    for name in ["redirect", "tags"] {
+        let source = format!("{SOURCES}/{name}.bpf.c");
+        SkeletonBuilder::new()
+            .source(&source)
+            .obj(Path::new(&out_dir).join(format!("{name}.bpf.o")))
+            .clang(&clang)
+            .clang_args(&args)
+            .build()
+            .map_err(|error| one_line(&format!("cannot compile {source}: {error:#}")))?;
+    }
+    Ok(())
 }
 
 /// The directory under which `asm/types.h` of the build machine is found, unless it is in clang's

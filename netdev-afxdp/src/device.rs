@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use xvs_datapath::MacAddr;
@@ -17,6 +17,7 @@ use crate::{Error, Result};
 
 mod ethtool;
 mod promiscuous;
+mod tcp;
 
 /// Queues of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -133,6 +134,16 @@ impl Device {
             .collect())
     }
 
+    /// The far end of an established TCP connection that uses one of the addresses, if there is one: whoever is
+    /// logged in through the device would be cut off.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn connection(&self) -> Result<Option<SocketAddr>> {
+        let own = self.addresses()?;
+        Ok(tcp::established().find(|(local, _)| own.contains(&local.ip())).map(|(_, far)| far))
+    }
+
     /// True when a default route, of IPv4 or IPv6 and in any table, leaves through the device.
     ///
     /// # Errors
@@ -170,15 +181,33 @@ impl Device {
     /// Linux 6.3).
     #[must_use]
     pub fn has_zero_copy(&self) -> Option<bool> {
+        const XDP_FEATURES: u16 = 3;
+        const ZERO_COPY: u64 = 1 << 3;
+        Some(self.features(XDP_FEATURES)? & ZERO_COPY != 0)
+    }
+
+    /// Whether the driver tells an XDP program of VLAN tags that are not in the frame (Linux 6.8 and newer).
+    #[must_use]
+    pub fn tells_vlan_tags(&self) -> bool {
+        const XDP_RX_METADATA_FEATURES: u16 = 5;
+        const VLAN_TAG: u64 = 1 << 2;
+        self.features(XDP_RX_METADATA_FEATURES).is_some_and(|features| features & VLAN_TAG != 0)
+    }
+
+    /// Whether the device takes VLAN tags off received frames (`rx-vlan-offload`).
+    #[must_use]
+    pub fn strips_vlan_tags(&self) -> bool {
+        ethtool::flags(&self.name).is_ok_and(|flags| flags & ethtool::RX_VLAN != 0)
+    }
+
+    /// A set of features as the kernel's netdev family has it (linux/netdev.h).
+    fn features(&self, attribute: u16) -> Option<u64> {
         const DEV_GET: u8 = 1;
         const DEV_IFINDEX: u16 = 1;
-        const DEV_XDP_FEATURES: u16 = 3;
-        const ZERO_COPY: u64 = 1 << 3;
         let ifindex = vec![(DEV_IFINDEX, self.ifindex.to_ne_bytes().to_vec())];
         let question = Message::generic(family("netdev").ok()?, DEV_GET, ifindex);
         let answers = ask_generic(question).ok()?;
-        let features = answers.first()?.bytes(DEV_XDP_FEATURES)?.first_chunk()?;
-        Some(u64::from_ne_bytes(*features) & ZERO_COPY != 0)
+        answers.first()?.bytes(attribute)?.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes))
     }
 
     /// Whether an AF_XDP socket, of any process, is bound to the queue. `None` where the kernel does

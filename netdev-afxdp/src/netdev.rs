@@ -259,6 +259,31 @@ impl Netdev {
         self.stepped_down.as_deref()
     }
 
+    /// What may be missing in frames and how to get it: VLAN tags that a sender leaves to its device, or that the
+    /// device takes off, where the program cannot put them back.
+    #[must_use]
+    pub fn hidden_tags(&self) -> Option<String> {
+        let driver = self.device.driver.as_deref().unwrap_or_default();
+        let local = SOFTWARE_DRIVERS.contains(&driver);
+        let name = &self.device.name;
+        match self.mode {
+            XdpMode::Native if self.device.tells_vlan_tags() => None,
+            XdpMode::Native | XdpMode::ZeroCopy | XdpMode::Generic if local => Some(format!(
+                "VLAN tags that a sender leaves to its device are not seen in {} mode: use native mode, or \
+                 switch them off at the other end (ethtool -K … txvlan off)",
+                self.mode
+            )),
+            XdpMode::Native | XdpMode::ZeroCopy | XdpMode::Generic => {
+                self.device.strips_vlan_tags().then(|| {
+                    format!(
+                        "{name} takes VLAN tags off the frames, and they are not seen: ethtool -K {name} \
+                         rxvlan off"
+                    )
+                })
+            }
+        }
+    }
+
     /// The kernel's id of the program.
     #[must_use]
     pub fn program_id(&self) -> u32 {
@@ -279,6 +304,9 @@ impl Netdev {
         &self.link
     }
 }
+
+/// Drivers whose frames come from a stack on the same machine.
+const SOFTWARE_DRIVERS: [&str; 4] = ["veth", "tun", "macvlan", "macvtap"];
 
 /// Drivers that copy what an AF_XDP socket in copy mode sends, so that nothing refers to the packet memory
 /// once the socket is closed.
@@ -368,6 +396,7 @@ impl Opened {
             mode: mode.attach(),
             n_queues: device.queues.rx,
             frags: mode != XdpMode::ZeroCopy,
+            tags: mode == XdpMode::Native && device.tells_vlan_tags(),
             force: options.force,
         })?;
         let link = Arc::new(LinkState::new(device.carrier, device.mtu));

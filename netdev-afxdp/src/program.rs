@@ -8,29 +8,13 @@
 
 use std::fmt;
 use std::io;
-use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Program, ProgramHandle, Xdp, XdpFlags};
+use libbpf_rs::{
+    MapCore, MapFlags, MapHandle, Object, ObjectBuilder, Program, ProgramHandle, Xdp, XdpFlags,
+};
 
-use self::skel::RedirectSkelBuilder;
 use crate::{Error, Result};
-
-#[allow(
-    warnings,
-    clippy::all,
-    clippy::undocumented_unsafe_blocks,
-    clippy::multiple_unsafe_ops_per_block,
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::allow_attributes_without_reason,
-    reason = "generated"
-)]
-mod skel {
-    include!(concat!(env!("OUT_DIR"), "/redirect.skel.rs"));
-}
 
 /// Where in the receive path the program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -64,6 +48,9 @@ pub struct Attach<'a> {
     /// Accept packets of several buffers (needed where the MTU exceeds a buffer); sockets then
     /// must be bound with XDP_USE_SG.
     pub frags: bool,
+    /// Put VLAN tags back into frames of which the device keeps them apart (see
+    /// [`Device::tells_vlan_tags`](crate::Device::tells_vlan_tags)); with `frags` and in native mode only.
+    pub tags: bool,
     /// Replace a program of somebody else.
     pub force: bool,
 }
@@ -190,25 +177,56 @@ struct Loaded {
     unbound: MapHandle,
 }
 
+/// The objects that build.rs compiles.
+const REDIRECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/redirect.bpf.o"));
+const TAGS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/tags.bpf.o"));
+
+/// BPF_F_XDP_DEV_BOUND_ONLY (linux/bpf.h): the program may ask its device about a packet.
+const DEV_BOUND_ONLY: u32 = 1 << 6;
+
 impl Loaded {
     fn new(wanted: &Attach<'_>) -> Result<Self> {
         let failed = |error| load_error(wanted.port, &error);
-        let mut storage = MaybeUninit::uninit();
-        let mut open = RedirectSkelBuilder::default().open(&mut storage).map_err(failed)?;
-        open.progs.redirect.set_autoload(!wanted.frags);
-        open.progs.redirect_frags.set_autoload(wanted.frags);
-        open.maps.xsks.set_max_entries(wanted.n_queues.max(1)).map_err(failed)?;
-        let skel = open.load().map_err(failed)?;
-        let program = if wanted.frags { &skel.progs.redirect_frags } else { &skel.progs.redirect };
+        let (object, name) = match (wanted.tags, wanted.frags) {
+            (true, _) => (TAGS, "redirect_tags"),
+            (false, true) => (REDIRECT, "redirect_frags"),
+            (false, false) => (REDIRECT, "redirect"),
+        };
+        let mut open = ObjectBuilder::default().open_memory(object).map_err(failed)?;
+        for mut program in open.progs_mut() {
+            program.set_autoload(program.name() == name);
+            if wanted.tags {
+                program.set_flags(DEV_BOUND_ONLY);
+                program.set_ifindex(wanted.ifindex);
+            }
+        }
+        for mut map in open.maps_mut().filter(|map| map.name() == "xsks") {
+            map.set_max_entries(wanted.n_queues.max(1)).map_err(failed)?;
+        }
+        let object = open.load().map_err(failed)?;
+        let missing = || bpf_error(wanted.port, "find the XDP program", &unknown(name));
+        let program = object.progs().find(|program| program.name() == name).ok_or_else(missing)?;
         Ok(Self {
             program: program.as_fd().try_clone_to_owned().map_err(|source| Error::System {
                 what: format!("{}: keep the XDP program", wanted.port),
                 source,
             })?,
-            xsks: MapHandle::try_from(&skel.maps.xsks).map_err(failed)?,
-            unbound: MapHandle::try_from(&skel.maps.unbound).map_err(failed)?,
+            xsks: map(wanted.port, &object, "xsks")?,
+            unbound: map(wanted.port, &object, "unbound")?,
         })
     }
+}
+
+/// A map of a loaded object, by name.
+fn map(port: &str, object: &Object, name: &str) -> Result<MapHandle> {
+    let found = object.maps().find(|map| map.name() == name).ok_or_else(|| unknown(name));
+    found
+        .and_then(|map| MapHandle::try_from(&map))
+        .map_err(|error| bpf_error(port, &format!("keep the map {name}"), &error))
+}
+
+fn unknown(name: &str) -> libbpf_rs::Error {
+    libbpf_rs::Error::from(io::Error::new(io::ErrorKind::NotFound, name.to_owned()))
 }
 
 /// Finds programs of others on the interface; with `force` takes them off.

@@ -4,11 +4,12 @@
 
 mod support;
 
-use std::net::{Ipv4Addr, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::Duration;
 
 use support::{End, Wire, assert_idle, in_mode, umem};
-use xvs_datapath::{Layers, Packet, TxQueue};
+use xvs_datapath::testing::{Csum, PacketBuilder};
+use xvs_datapath::{Layers, MacAddr, Packet, PortNo, TxQueue, extract};
 use xvs_netdev_afxdp::XdpMode;
 use xvs_tests::frame;
 use xvs_tests::raw::RawSocket;
@@ -90,6 +91,55 @@ fn what_the_device_leaves_to_the_kernel_is_right_on_the_wire() {
         a.close_all();
         assert_idle(umem);
     }
+}
+
+/// Everything that can stand before an inner transport header. Outer tags are taken off where this looks.
+fn tunnels() -> Vec<PacketBuilder> {
+    let mac = MacAddr([2, 0, 0, 0, 0, 9]);
+    let v6 = |n| Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, n);
+    let eth = || PacketBuilder::eth(mac, MacAddr([0xff; 6]));
+    let in_ethernet = |outer: PacketBuilder| outer.inner_eth(mac, mac);
+    vec![
+        eth().ipv4_options(FROM, TO, &[1; 12]),
+        eth().ipv6(v6(1), v6(2), 9).ext(0, &[0; 6]).ext(60, &[0; 14]),
+        in_ethernet(eth().ipv4(FROM, TO).vxlan(999)).ipv4(TO, FROM),
+        in_ethernet(eth().ipv6(v6(1), v6(2), 0).vxlan(999)).vlan(7).ipv6(v6(3), v6(4), 0),
+        in_ethernet(eth().ipv4(FROM, TO).geneve(999)).ipv4(TO, FROM),
+        in_ethernet(eth().ipv4(FROM, TO).gre(0x6558)).ipv6(v6(3), v6(4), 0),
+        eth().ipv4(FROM, TO).gre(0x0800).ipv4(TO, FROM),
+        eth().ipv4(FROM, TO).ipv4(TO, FROM),
+        eth().ipv4(FROM, TO).ipv6(v6(3), v6(4), 0),
+    ]
+}
+
+#[test]
+fn the_innermost_sum_of_every_tunnel_is_right_on_the_wire() {
+    let wire = Wire::new("");
+    wire.near.run("ethtool -K v1 tx off").unwrap();
+    let umem = umem(4096);
+    let mut a = End::open(&wire.near, umem, in_mode("v1", XdpMode::Native));
+    let capture = wire.far.enter(|| RawSocket::open("e0")).unwrap();
+    let mut requests = 0;
+    for tunnel in tunnels() {
+        for transport in [tunnel.clone().tcp(5, 6), tunnel.udp(5, 6)] {
+            for length in [0, 33, 1200] {
+                let build = transport.clone().payload_len(length);
+                let mut packet =
+                    a.cache.packet(&build.clone().csum(Csum::Partial).build()).unwrap();
+                extract(&mut packet, PortNo(1)).unwrap();
+                let now = a.now();
+                a.port.tx.enqueue(&mut vec![packet], &mut a.cache, &a.port.drops, now);
+                a.flush_all(LIMIT);
+                let got = capture.receive(LIMIT, |_| true).unwrap().unwrap();
+                assert_eq!(got, build.clone().csum(Csum::Full).build(), "{build:?}");
+                requests += 1;
+            }
+        }
+    }
+    let stats = a.port.tx.stats();
+    assert_eq!((stats.csum_requests.get(), stats.csum_software.get()), (requests, 0));
+    a.close_all();
+    assert_idle(umem);
 }
 
 #[test]

@@ -57,6 +57,7 @@ impl Pair {
                     mode,
                     n_queues: device.queues.rx,
                     frags,
+                    tags: false,
                     force,
                 }))
             })
@@ -214,6 +215,7 @@ fn child_attaches() {
         mode: AttachMode::Native,
         n_queues: 1,
         frags: false,
+        tags: false,
         force: false,
     };
     match RedirectProgram::attach(&wanted) {

@@ -11,7 +11,7 @@ use xvs_datapath::{
     Counter, Datapath, DropCounters, Env, Nanos, Outputs, PacketBatch, PortNo, QueueId, RxQueue,
     Switch, TxQueue,
 };
-use xvs_netdev_afxdp::{FrameCache, Quarantine, XskPacket, XskRx};
+use xvs_netdev_afxdp::{FrameCache, XskPacket, XskRx};
 
 use super::{PmdStats, Sleeper, TxHandle};
 
@@ -150,24 +150,15 @@ impl Pmd {
         self.index_txqs();
     }
 
-    /// Takes all queues of `port` out and closes them; packets towards it are dropped from now on. A
-    /// transmit queue that is shared is closed by the last of its threads. Returns what the kernel still
-    /// has of each half.
-    pub fn remove_port(&mut self, port: PortNo) -> Vec<(QueueId, Quarantine)> {
-        let Self { rxqs, txqs, outputs, cache, .. } = self;
-        let mut closed = Vec::new();
-        for slot in rxqs.extract_if(.., |slot| slot.port == port) {
-            closed.push((slot.queue, slot.rx.close()));
-        }
+    /// Takes all queues of `port` out; packets towards it are dropped from now on. They are for the caller to
+    /// close: the kernel takes its time for that, and other ports need not wait.
+    pub fn remove_port(&mut self, port: PortNo) -> (Vec<RxSlot>, Vec<TxSlot>) {
+        let rxqs = self.rxqs.extract_if(.., |slot| slot.port == port).collect();
+        let txqs = self.txqs.extract_if(.., |slot| slot.port == port).collect();
         // Empty between passes.
-        cache.free_all(&mut outputs.close(port));
-        for slot in txqs.extract_if(.., |slot| slot.port == port) {
-            if let Some(tx) = slot.tx.into_inner() {
-                closed.push((slot.queue, tx.close(cache, &slot.drops)));
-            }
-        }
+        self.cache.free_all(&mut self.outputs.close(port));
         self.index_txqs();
-        closed
+        (rxqs, txqs)
     }
 
     fn index_txqs(&mut self) {

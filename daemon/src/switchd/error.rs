@@ -21,6 +21,13 @@ pub enum Error {
     Netdev(xvs_netdev_afxdp::Error),
     /// The interface carries the default route, which must not be cut off by accident.
     LockOut(String),
+    /// Somebody is connected through the interface, and would be cut off by accident.
+    Connected {
+        /// The interface.
+        port: String,
+        /// The far end of one connection.
+        from: std::net::SocketAddr,
+    },
     /// A bridge refuses.
     Bridge(BridgeError),
     /// A rule of a bridge cannot be understood.
@@ -56,6 +63,11 @@ impl fmt::Display for Error {
                 f,
                 "{port} carries the default route, and all of its traffic would go to the switch: set \
                  force = true for this port if that is meant"
+            ),
+            Self::Connected { port, from } => write!(
+                f,
+                "{port} has a TCP connection from {from}, and all of its traffic would go to the switch: \
+                 log in another way, or set force = true for this port if that is meant"
             ),
             Self::Bridge(error) => error.fmt(f),
             Self::Rule { bridge, line, rule, why } => {
@@ -102,6 +114,7 @@ impl From<Error> for CtlError {
             | Error::Bridge(_)
             | Error::Rule { .. }
             | Error::Pmd(_)
+            | Error::Connected { .. }
             | Error::System { .. } => Self::Refused(error.to_string()),
         }
     }

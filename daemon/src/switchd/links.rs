@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use slog::{info, warn};
 use xvs_datapath::PortNo;
+use xvs_netdev_afxdp::Device;
 
 use super::Switchd;
 use super::ports::{Port, State};
@@ -25,26 +26,39 @@ impl Switchd {
             self.look_at_all_links();
         }
         for event in found.events {
-            // Another MTU below that of the start only needs to be known; above it, frames and send
-            // buffer may be too small.
-            let bound = self.ports.iter().find_map(|(no, port)| match &port.state {
-                State::Bound(bound) if bound.netdev.device().ifindex == event.ifindex => {
-                    Some((*no, bound))
-                }
-                State::Bound(_) | State::Waiting(_) => None,
-            });
-            match bound {
-                Some((no, _)) if event.deleted => self.lose_device(no),
-                Some((no, bound)) if event.mtu > bound.netdev.device().mtu => {
-                    self.unbind(no, format!("its MTU was raised to {}", event.mtu));
-                }
-                Some((_, bound)) => {
-                    bound.netdev.link().set_carrier(event.carrier);
-                    bound.netdev.link().set_mtu(event.mtu);
-                }
+            match self.bound_to(event.ifindex) {
+                Some(no) if event.deleted => self.lose_device(no),
+                Some(no) => self.observe(no, &event.name, event.carrier, event.mtu),
                 None if !event.deleted => self.try_soon(&event.name),
                 None => {}
             }
+        }
+    }
+
+    /// The port whose sockets are bound to this interface.
+    fn bound_to(&self, ifindex: u32) -> Option<PortNo> {
+        self.ports.iter().find_map(|(no, port)| match &port.state {
+            State::Bound(bound) if bound.netdev.device().ifindex == ifindex => Some(*no),
+            State::Bound(_) | State::Waiting(_) => None,
+        })
+    }
+
+    /// Notes how the interface of a bound port is now. Another MTU below that of the start only needs to be
+    /// known; above it, frames and send buffer may be too small. Another name disturbs nobody: the port
+    /// keeps its interface, and looks for one of its own name when it is opened again.
+    fn observe(&mut self, no: PortNo, name: &str, carrier: bool, mtu: u32) {
+        let Some(port) = self.ports.get_mut(&no) else { return };
+        let State::Bound(bound) = &mut port.state else { return };
+        if mtu > bound.netdev.device().mtu {
+            return self.unbind(no, format!("its MTU was raised to {mtu}"));
+        }
+        bound.netdev.link().set_carrier(carrier);
+        bound.netdev.link().set_mtu(mtu);
+        let renamed = (name != port.settings.name.as_str()).then(|| name.to_owned());
+        if renamed != bound.renamed {
+            let port = &port.settings.name;
+            warn!(self.log, "port {port}: its interface is called {name} now, the port keeps it");
+            bound.renamed = renamed;
         }
     }
 
@@ -80,17 +94,20 @@ impl Switchd {
 
     /// Events were lost: asks for every port's device.
     fn look_at_all_links(&mut self) {
-        let mut gone = Vec::new();
-        for (no, port) in &self.ports {
-            let State::Bound(bound) = &port.state else { continue };
-            match xvs_netdev_afxdp::Device::find(port.settings.name.as_str()) {
-                Ok(device) if device.ifindex == bound.netdev.device().ifindex => {
-                    bound.netdev.link().set_carrier(device.carrier);
-                    bound.netdev.link().set_mtu(device.mtu);
-                }
-                _ => gone.push(*no),
+        let ports: Vec<_> = self.ports.iter().map(|(no, port)| (*no, port.name())).collect();
+        for (no, name) in ports {
+            let bound = self.ports.get(&no).and_then(|port| match &port.state {
+                State::Bound(bound) => Some(bound.netdev.device().ifindex),
+                State::Waiting(_) => None,
+            });
+            let Some(ifindex) = bound else {
+                self.try_soon(&name);
+                continue;
+            };
+            match Device::find_index(ifindex, &name) {
+                Ok(device) => self.observe(no, &device.name, device.carrier, device.mtu),
+                Err(_) => self.lose_device(no),
             }
         }
-        gone.into_iter().for_each(|no| self.lose_device(no));
     }
 }

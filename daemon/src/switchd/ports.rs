@@ -1,13 +1,15 @@
 //! Ports: opened on their device, spread over the threads, closed, and opened again when they can be.
 //!
 //! ```text
-//!            open ok
-//!  waiting ──────────► bound ── close ──► gone; its frames drain
-//!     ▲  └─ retry ─┘
-//!     └── the queue is still bound by a socket that was closed
+//!                              open ok
+//!  waiting, draining, failed ──────────► bound ── close ──► gone; its frames drain
+//!        ▲    └── retry ──┘                │
+//!        └── its interface is gone, its MTU rose, the kernel stopped its socket
 //! ```
 //!
-//! Nothing here waits for the kernel: what is not possible yet is tried again by [`Switchd::tick`].
+//! What is tried again is *draining* while the kernel has not let go of a socket that was closed, *waiting* while
+//! its interface is not there, and *failed* when somebody has to do something about it. Nothing here waits
+//! for the kernel: what is not possible yet is tried again by [`Switchd::tick`], with growing pauses.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,8 +17,8 @@ use slog::{info, warn};
 use xvs_config::{Port as Settings, XdpMode};
 use xvs_datapath::{Counter, DropCounters, Nanos, PortNo, QueueId};
 use xvs_netdev_afxdp::{
-    BusyPoll, InForce, Netdev, NetdevOptions, RxStats, SocketStats, TxStats, XdpMode as Mode, Xsk,
-    XskRx, XskTx,
+    BusyPoll, Error as NetdevError, FrameCache, InForce, Netdev, NetdevOptions, RxStats,
+    SocketStats, TxStats, XdpMode as Mode, Xsk, XskRx, XskTx,
 };
 
 use super::threads::Thread;
@@ -68,6 +70,8 @@ pub(super) struct Waiting {
 pub(super) struct Bound {
     pub(super) netdev: Netdev,
     pub(super) queues: Vec<Queue>,
+    /// What its interface is called now, if not as the port.
+    pub(super) renamed: Option<String>,
     /// What each thread dropped on the way out of this port.
     pub(super) drops: Vec<Arc<DropCounters>>,
 }
@@ -169,12 +173,26 @@ fn spread_tx(rx_threads: &[Option<usize>], n_threads: usize) -> Vec<Vec<usize>> 
     threads
 }
 
+/// What a port is that could not be opened. `releasing`: the kernel may be letting go of its queues.
+fn state_after(error: &Error, releasing: bool) -> PortState {
+    if matches!(error, Error::Netdev(NetdevError::NoSuchInterface { .. })) {
+        PortState::Waiting
+    } else if releasing && matches!(error, Error::Netdev(NetdevError::QueueBusy { .. })) {
+        PortState::Draining
+    } else {
+        PortState::Failed
+    }
+}
+
 impl Switchd {
     /// What can be known about a port's device before anything is changed.
     pub(super) fn check_device(&self, port: &Settings) -> Result<(), Error> {
         let device = Netdev::inspect(&options(port))?;
         if !port.force && device.has_default_route()? {
             return Err(Error::LockOut(port.name.to_string()));
+        }
+        if let Some(from) = device.connection()?.filter(|_| !port.force) {
+            return Err(Error::Connected { port: port.name.to_string(), from });
         }
         for address in device.addresses()? {
             warn!(
@@ -205,7 +223,7 @@ impl Switchd {
         let state = match self.bind(settings) {
             Ok(bound) => State::Bound(bound),
             Err(Error::Netdev(error)) if self.may_pass(name, &error) => {
-                warn!(self.log, "port {name} waits: {error}");
+                warn!(self.log, "port {name} is draining: {error}");
                 self.waiting(PortState::Draining, error.to_string())
             }
             Err(error) => return Err(error),
@@ -217,8 +235,8 @@ impl Switchd {
     }
 
     /// True for a busy queue that will come free by itself.
-    fn may_pass(&self, name: &str, error: &xvs_netdev_afxdp::Error) -> bool {
-        matches!(error, xvs_netdev_afxdp::Error::QueueBusy { .. }) && self.is_releasing(name)
+    fn may_pass(&self, name: &str, error: &NetdevError) -> bool {
+        matches!(error, NetdevError::QueueBusy { .. }) && self.is_releasing(name)
     }
 
     /// True when the kernel may still be letting go of queues of this port: ours were closed just now, or
@@ -245,9 +263,13 @@ impl Switchd {
         if let Some(why) = netdev.stepped_down() {
             info!(self.log, "port {name}: {why}");
         }
+        if let Some(why) = netdev.hidden_tags() {
+            info!(self.log, "port {name}: {why}");
+        }
         let mut bound = Box::new(Bound {
             netdev,
             queues: Vec::new(),
+            renamed: None,
             drops: self.threads.iter().map(|_| Arc::default()).collect(),
         });
         if let Err(error) = self.hand_out(settings, &mut bound, sockets) {
@@ -366,18 +388,31 @@ impl Switchd {
 
     /// Takes a port's queues from the threads and closes its sockets; they leave the map first.
     fn take_down(&mut self, settings: &Settings, bound: Box<Bound>) {
-        let Bound { netdev, queues, drops } = *bound;
+        let Bound { netdev, queues, drops, renamed: _ } = *bound;
         netdev.leave();
         let (no, port) = (settings.number(), &settings.name);
-        let mut closed = Vec::new();
+        let (mut rxqs, mut txqs) = (Vec::new(), Vec::new());
         for thread in &self.threads {
             match thread.handle.call(move |pmd| pmd.remove_port(no)) {
-                Ok(halves) => closed.extend(halves),
+                Ok((rx, tx)) => {
+                    rxqs.extend(rx);
+                    txqs.extend(tx);
+                }
                 // Its frames stay where they are: a hung thread may still use them.
                 Err(error) => warn!(self.log, "port {port}: {error}"),
             }
         }
-        self.draining.extend(closed.into_iter().map(|(queue, half)| netdev.drain(queue, half)));
+        let mut cache = FrameCache::new(self.umem, 0);
+        for slot in rxqs {
+            self.draining.push(netdev.drain(slot.queue, slot.rx.close()));
+        }
+        for TxSlot { queue, tx, drops, .. } in txqs {
+            // The last one of those who share it has the queue itself.
+            if let Some(tx) = tx.into_inner() {
+                self.draining.push(netdev.drain(queue, tx.close(&mut cache, &drops)));
+            }
+        }
+        drop(cache);
         for queue in &queues {
             self.retired.rx(&queue.rx);
             self.retired.tx(&queue.tx);
@@ -428,17 +463,17 @@ impl Switchd {
         let ports: Vec<_> = self.ports.values().filter_map(due).collect();
         for settings in ports {
             let result = self.bind(&settings);
-            let draining = self.drains(settings.name.as_str());
+            let releasing = self.is_releasing(settings.name.as_str());
             let Some(port) = self.ports.get_mut(&settings.number()) else { continue };
             match (result, &mut port.state) {
                 (Ok(bound), state) => *state = State::Bound(bound),
                 (Err(error), State::Waiting(waiting)) => {
                     let reason = error.to_string();
+                    waiting.state = state_after(&error, releasing);
                     if reason != waiting.reason {
-                        warn!(self.log, "port {} waits: {reason}", settings.name);
+                        warn!(self.log, "port {} is {}: {reason}", settings.name, waiting.state);
                         waiting.reason = reason;
                     }
-                    waiting.state = if draining { PortState::Draining } else { PortState::Waiting };
                     waiting.retry_at = Nanos(now.0 + waiting.pause.0);
                     waiting.pause = Nanos((waiting.pause.0 * 2).min(MAX_PAUSE.0));
                 }

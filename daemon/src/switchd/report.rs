@@ -104,12 +104,15 @@ impl Switchd {
             State::Bound(bound) => {
                 let device = bound.netdev.device();
                 info.state = PortState::Bound;
+                let renamed = bound.renamed.as_ref();
+                info.reason = renamed.map(|name| format!("its interface is called {name} now"));
                 info.ifindex = Some(device.ifindex);
                 info.mac = Some(device.mac);
                 info.mtu = Some(bound.netdev.link().mtu());
                 info.carrier = bound.netdev.link().carrier();
                 info.program_id = Some(bound.netdev.program_id());
                 info.xdp_mode_in_use = Some(bound.netdev.mode().to_string());
+                info.hidden_tags = bound.netdev.hidden_tags();
                 info.stepped_down = bound.netdev.stepped_down().map(str::to_owned);
                 info.passed_to_stack = bound.netdev.unbound_packets().unwrap_or(0);
                 info.queues = bound.queues.iter().map(|queue| self.queue_info(queue)).collect();

@@ -11,7 +11,11 @@ use super::Queues;
 /// linux/sockios.h
 const SIOCETHTOOL: libc::c_ulong = 0x8946;
 const GET_DRVINFO: u32 = 0x03;
+const GET_FLAGS: u32 = 0x25;
 const GET_CHANNELS: u32 = 0x3c;
+
+/// ETH_FLAG_RXVLAN: received tags are taken off.
+pub(super) const RX_VLAN: u32 = 1 << 8;
 
 /// `struct ethtool_channels`.
 #[repr(C)]
@@ -26,6 +30,13 @@ struct Channels {
     tx: u32,
     other: u32,
     combined: u32,
+}
+
+/// `struct ethtool_value`.
+#[repr(C)]
+struct Value {
+    command: u32,
+    data: u32,
 }
 
 /// `struct ethtool_drvinfo`.
@@ -45,6 +56,8 @@ unsafe trait Answer {}
 
 // SAFETY: nine u32, as the kernel fills for GET_CHANNELS.
 unsafe impl Answer for Channels {}
+// SAFETY: two u32, as the kernel fills for GET_FLAGS.
+unsafe impl Answer for Value {}
 // SAFETY: a u32 and 192 bytes, as the kernel fills for GET_DRVINFO.
 unsafe impl Answer for DriverInfo {}
 
@@ -58,6 +71,13 @@ pub(super) fn channels(name: &str) -> io::Result<Queues> {
         max_rx: found.max_rx.saturating_add(found.max_combined),
         max_tx: found.max_tx.saturating_add(found.max_combined),
     })
+}
+
+/// Which of the oldest offloads are on.
+pub(super) fn flags(name: &str) -> io::Result<u32> {
+    let mut found = Value { command: GET_FLAGS, data: 0 };
+    ask(name, &mut found)?;
+    Ok(found.data)
 }
 
 /// The name of the driver.

@@ -13,6 +13,7 @@ mod configuration;
 mod control;
 mod flows;
 mod footprint;
+mod interfaces;
 mod jumbo;
 mod lifecycle;
 mod packaging;
@@ -48,6 +49,9 @@ fn all() -> Vec<runner::Test> {
         traffic::ping_tcp_udp_over_ipv4,
         traffic::ping_tcp_udp_over_ipv6,
         traffic::tcp_inside_vxlan,
+        traffic::tcp_inside_vxlan_with_an_outer_checksum,
+        traffic::tcp_inside_vxlan_over_ipv6,
+        traffic::a_tag_beside_the_frame_is_seen_or_told_of,
         traffic::checksums_stay_as_they_are,
         transmit::a_backlog_leaves_in_few_calls,
         configuration::a_bad_file_is_refused_at_start,
@@ -80,6 +84,12 @@ fn all() -> Vec<runner::Test> {
         lifecycle::killed_on_a_slow_link_the_next_start_binds,
         lifecycle::an_interface_made_again_is_bound_again,
         lifecycle::a_raised_mtu_is_followed,
+        interfaces::an_interface_leaves_for_another_namespace_and_returns,
+        interfaces::a_renamed_interface_is_kept,
+        interfaces::promiscuous_mode_is_set_and_restored,
+        interfaces::a_foreign_program_is_named_and_left_alone,
+        interfaces::a_port_that_would_cut_somebody_off_is_refused,
+        interfaces::a_failing_port_is_tried_again_and_disturbs_nobody,
         footprint::two_ports_take_less_than_100_mib,
     ];
     let queues = tests![Plain:
@@ -118,14 +128,19 @@ fn timing() -> Vec<runner::Test> {
         transmit::ebusy_costs_one_packet_each,
         transmit::without_carrier_no_system_call,
         transmit::a_full_tx_ring_drops_only_what_does_not_fit,
+        transmit::a_link_that_takes_nothing_costs_few_calls,
         queues::a_shared_queue_under_load_from_two_threads,
         queues::no_thread_sleeps_on_a_socket_on_which_another_sends,
+        queues::a_port_that_closes_holds_up_no_other,
         lifecycle::a_port_comes_and_goes_a_hundred_times,
         lifecycle::links_go_down_under_load_and_come_back,
         lifecycle::it_exits_within_a_second_under_load,
         footprint::asleep_it_takes_less_than_two_percent,
     ];
-    let long = tests![Long: transmit::tcp_goes_on_while_neighbours_are_forgotten];
+    let long = tests![Long:
+        transmit::tcp_goes_on_while_neighbours_are_forgotten,
+        interfaces::two_hundred_reloads_leak_nothing,
+    ];
     timing.into_iter().chain(long).collect()
 }
 

@@ -14,7 +14,7 @@ use xvs_tests::{
     udp::{Flow, Receiver},
 };
 
-use crate::{configuration::says, number, runner::on};
+use crate::{configuration::says, number, runner::on, transmit::undisturbed};
 
 /// The warnings of a port, joined.
 fn warnings(port: &Value) -> String {
@@ -242,7 +242,7 @@ pub(crate) fn queues_before_the_first_stay_with_the_host() -> Result<()> {
     })
 }
 
-/// Packets of four flows, received by two threads, leave by one queue: in order within each flow, with
+/// Packets of many flows, received by two threads, leave by one queue: in order within each flow, with
 /// every packet and frame accounted for, while packets of the other direction come in by that port.
 pub(crate) fn a_shared_queue_under_load_from_two_threads() -> Result<()> {
     on(Rig::pair, |rig| {
@@ -259,9 +259,9 @@ pub(crate) fn a_shared_queue_under_load_from_two_threads() -> Result<()> {
         check!(matches!(found.as_slice(), [(0, Some(_), tx)] if tx.len() == 2), "v2: {found:?}");
         let mut flows = Vec::new();
         // So many that both threads have some, whichever queues they hash to.
-        for port in 7000..7012 {
+        for port in 7000..7024 {
             let to = format!("{C2}:{port}");
-            let flow = Flow { to, size: 64, rate_pps: 10_000, count: 30_000 };
+            let flow = Flow { to, size: 64, rate_pps: 5000, count: 15_000 };
             flows.push((Receiver::start(&rig.c2, port)?, flow.start(&rig.c1)?));
         }
         let back = Receiver::start(&rig.c1, 7000)?;
@@ -317,6 +317,35 @@ pub(crate) fn no_thread_sleeps_on_a_socket_on_which_another_sends() -> Result<()
         check!(ledger.drops("tx_busy") > 100, "nothing was rejected: {}", ledger.json());
         check!(number(&port, "/kicks/ebusy") == ledger.drops("tx_busy"), "{port}");
         check!(arrived >= sent, "{sent} packets count as sent, {arrived} arrived: {port}");
+        daemon.stop()
+    })
+}
+
+/// While a port with four sockets closes, which takes the kernel its time, packets of the others go on.
+pub(crate) fn a_port_that_closes_holds_up_no_other() -> Result<()> {
+    on(Rig::pair, |rig| {
+        let four = "numrxqueues 4 numtxqueues 4";
+        rig.dut.ip(&format!("link add v3 {four} type veth peer name v4 {four}"))?;
+        rig.dut.ip("link set v3 up")?;
+        rig.dut.ip("link set v4 up")?;
+        let mut setup = Setup::new(rig).pmd("cpu-mask = \"0x1\"\nsleep-max-us = 0");
+        setup.umem = "frames = 32768".to_owned();
+        let mut daemon = Daemon::start(rig, &setup)?;
+        rig.wait_forwarding(Duration::from_secs(5))?;
+        undisturbed(|| {
+            daemon.ctl(&["port", "add", "v3", "n-rxq=4"])?;
+            daemon.wait_bound(3, Duration::from_secs(5))?;
+            let receiver = Receiver::start(&rig.c2, 7000)?;
+            let flow = Flow { to: format!("{C2}:7000"), size: 64, rate_pps: 1000, count: 1000 };
+            let sender = flow.start(&rig.c1)?;
+            std::thread::sleep(Duration::from_millis(300));
+            daemon.ctl(&["port", "del", "v3"])?;
+            let (sent, received) = (ns::join(sender)?, receiver.stop()?);
+            check!(received.numbers.len() == sent as usize, "{sent} sent, {received:?}");
+            let longest_us = received.latency_us(100);
+            check!(longest_us < 20_000, "a packet took {longest_us} µs");
+            Ok(())
+        })?;
         daemon.stop()
     })
 }

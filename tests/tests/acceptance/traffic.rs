@@ -1,6 +1,7 @@
 //! What hosts with default offloads get out of the switch, and that no checksum is changed on the way.
 
 use std::net::Ipv4Addr;
+use std::process::Command;
 use std::time::Duration;
 
 use xvs_tests::{
@@ -10,8 +11,10 @@ use xvs_tests::{
     iperf::Iperf,
     ns::Netns,
     ping::Ping,
+    proc,
     raw::RawSocket,
     rig::{C1_MAC, C2, C2_MAC, C2_V6, Rig},
+    wait_until,
 };
 
 use crate::runner::on;
@@ -87,6 +90,72 @@ pub(crate) fn tcp_inside_vxlan() -> Result<()> {
         let daemon = Daemon::start(rig, &Setup::new(rig))?;
         tcp_and_udp(rig, "10.9.9.2")?;
         daemon.stop()
+    })
+}
+
+/// The outer UDP header has a checksum that counts on the inner one, which is still partial.
+pub(crate) fn tcp_inside_vxlan_with_an_outer_checksum() -> Result<()> {
+    on(Rig::pair, |rig| {
+        make_vxlan(rig, "udpcsum")?;
+        let daemon = Daemon::start(rig, &Setup::new(rig))?;
+        tcp_and_udp(rig, "10.9.9.2")?;
+        daemon.stop()
+    })
+}
+
+/// The same over IPv6, which does not go without an outer checksum.
+pub(crate) fn tcp_inside_vxlan_over_ipv6() -> Result<()> {
+    on(Rig::pair, |rig| {
+        for (host, n, other) in [(&rig.c1, 1, 2), (&rig.c2, 2, 1)] {
+            host.ip(&format!(
+                "link add vx0 type vxlan id 42 local fd00::{n} remote fd00::{other} dstport 4789 dev e0"
+            ))?;
+            host.ip(&format!("addr add 10.9.9.{n}/24 dev vx0"))?;
+            host.ip("link set vx0 up")?;
+        }
+        let daemon = Daemon::start(rig, &Setup::new(rig))?;
+        tcp_and_udp(rig, "10.9.9.2")?;
+        daemon.stop()
+    })
+}
+
+/// A program for a sender's egress that leaves a tag of VLAN 42 to the device, as a VLAN interface does.
+const TAGGER: &str = "
+static int (*vlan_push)(void *skb, unsigned short proto, unsigned short tci) = (void *)18;
+__attribute__((section(\"tc\"), used)) int tagger(void *skb) { vlan_push(skb, 0x0081, 42); return 0; }
+char copying[] __attribute__((section(\"license\"), used)) = \"GPL\";
+";
+
+/// Case 13: a tag that lies beside the frame is seen, or the port says how to get it into the frame.
+pub(crate) fn a_tag_beside_the_frame_is_seen_or_told_of() -> Result<()> {
+    on(Rig::pair, |rig| {
+        let source = rig.scratch.write("tagger.c", TAGGER)?;
+        let object = rig.scratch.path().join("tagger.o");
+        let mut clang = Command::new("clang");
+        clang.args(["-O2", "-g", "-target", "bpf", "-c"]).arg(source).arg("-o").arg(&object);
+        proc::run(&mut clang)?;
+        rig.c1.run("tc qdisc add dev e0 clsact")?;
+        let object = object.display();
+        rig.c1.run(&format!("tc filter add dev e0 egress bpf da obj {object} sec tc"))?;
+        let sender = rig.c1.enter(|| RawSocket::open("e0"))?;
+        let udp =
+            frame::ipv4(A, B, 17, &frame::udp((A, 5000), (B, 5001), b"tagged beside the frame"));
+        let plain = frame::ethernet(C2_MAC, C1_MAC, 0x0800, &udp);
+        for (mode, seen) in [("native", true), ("generic", false)] {
+            let setup = Setup::new(rig).each_port(&format!("xdp-mode = \"{mode}\""));
+            let daemon = Daemon::start(rig, &setup)?;
+            check!(sender.send(&plain)?, "not sent");
+            let flows = wait_until("a flow", Duration::from_secs(2), || {
+                let flows = daemon.ctl_text(&["flow", "dump"])?;
+                Ok(flows.contains("eth_type(0x0800)").then_some(flows))
+            })?;
+            check!(flows.contains("vlan(vid=42") == seen, "{mode}: {flows}");
+            let port = daemon.port("v1")?;
+            let told = port.pointer("/hidden_tags").and_then(serde_json::Value::as_str);
+            check!(told.is_some_and(|text| text.contains("txvlan off")) != seen, "{mode}: {port}");
+            daemon.stop()?;
+        }
+        Ok(())
     })
 }
 

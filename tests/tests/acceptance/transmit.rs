@@ -32,7 +32,7 @@ fn offer(rig: &Rig, flow: Flow) -> Result<(u32, Received)> {
 
 /// Measures up to five times. What else the machine does can spoil one measurement; what the switch does
 /// wrong spoils each.
-pub(crate) fn undisturbed(measure: impl Fn() -> Result<()>) -> Result<()> {
+pub(crate) fn undisturbed(mut measure: impl FnMut() -> Result<()>) -> Result<()> {
     let mut outcome = measure();
     for _ in 1..5 {
         if outcome.is_err() {
@@ -235,6 +235,36 @@ pub(crate) fn a_full_tx_ring_drops_only_what_does_not_fit() -> Result<()> {
         let explained = ledger.all_drops() + kernel_drops(&daemon)?;
         check!(lost <= explained, "{lost} lost, {explained} explained: {}", ledger.json());
         check!(arrived > 15_000, "{arrived} of {sent} packets arrived in 2 s at 100 Mbit/s");
+        daemon.stop()
+    })
+}
+
+/// Case 9: where nothing completes for seconds, the daemon drops, counts and does not spin; the other
+/// direction goes on.
+pub(crate) fn a_link_that_takes_nothing_costs_few_calls() -> Result<()> {
+    on(Rig::slow_link, |rig| {
+        let daemon = Daemon::start(rig, &Setup::new(rig).each_port("sndbuf = 100000"))?;
+        rig.wait_forwarding(Duration::from_secs(5))?;
+        rig.dut.run("tc qdisc change dev v2 root tbf rate 8kbit burst 5k limit 4m")?;
+        let calls = |daemon: &Daemon| Ok::<_, Error>(number(&daemon.port("m2")?, "/kicks/calls"));
+        let before = calls(&daemon)?;
+        let bulk = Flow::bulk(SINK, 100, 3).start(&rig.c1)?;
+        let receiver = Receiver::start(&rig.c1, 7001)?;
+        let to = "10.1.1.1:7001".to_owned();
+        let back = ns::join(Flow { to, size: 64, rate_pps: 500, count: 1000 }.start(&rig.c2)?)?;
+        let sent = ns::join(bulk)?;
+        let made = calls(&daemon)? - before;
+        let arrived = receiver.stop()?.numbers.len();
+        check!(arrived == back as usize, "{arrived} of {back} packets came the other way");
+        // One call a millisecond for 3 s, and those until the send buffer is full.
+        check!(made < 5000, "{made} calls in 3 s in which nothing completes");
+        let port = daemon.port("m2")?;
+        let dropped = ["/drops/tx_full", "/drops/tx_late"].map(|name| number(&port, name));
+        let lost = dropped.iter().sum::<u64>();
+        check!(lost > u64::from(sent) / 2, "{lost} of {sent} counted as dropped: {port}");
+        rig.dut.run("tc qdisc change dev v2 root tbf rate 1gbit burst 100k limit 4m")?;
+        daemon.balanced()?;
+        rig.wait_forwarding(Duration::from_secs(5))?;
         daemon.stop()
     })
 }

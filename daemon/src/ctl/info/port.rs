@@ -14,12 +14,14 @@ use super::{Drops, display_option};
 pub enum PortState {
     /// Its sockets are bound: it forwards.
     Bound,
-    /// It leaves: its sockets wait until the kernel has sent what it holds.
+    /// It waits for the kernel to let go of its queues, which happens once what an earlier socket sent has
+    /// left.
     Draining,
-    /// It waits for its device, or for the kernel to let go of its queues.
+    /// It waits for its interface.
     #[default]
     Waiting,
-    /// Binding failed; it is tried again, with growing pauses.
+    /// Binding failed, and somebody has to do something about it; it is tried again, with growing pauses up to
+    /// a second.
     Failed,
 }
 
@@ -148,7 +150,7 @@ pub struct PortInfo {
     pub kind: String,
     /// Where it is in its life.
     pub state: PortState,
-    /// Why it is not bound.
+    /// Why it is not bound, or what is remarkable about it.
     pub reason: Option<String>,
     /// Index of the interface, while it exists.
     pub ifindex: Option<u32>,
@@ -167,6 +169,8 @@ pub struct PortInfo {
     pub xdp_mode_in_use: Option<String>,
     /// Why a better mode was not taken.
     pub stepped_down: Option<String>,
+    /// Which VLAN tags are not seen, and how to see them.
+    pub hidden_tags: Option<String>,
     /// Receive queues.
     pub n_rxq: u32,
     /// The first of them.

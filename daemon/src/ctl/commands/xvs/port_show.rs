@@ -51,6 +51,9 @@ fn settings(port: &PortInfo, out: &mut dyn fmt::Write) -> fmt::Result {
     let mode = known(port.xdp_mode_in_use.as_ref());
     let why = port.stepped_down.as_ref().map(|why| format!("; {why}")).unwrap_or_default();
     row(out, "xdp-mode", format!("{} (in use: {mode}{why})", port.xdp_mode))?;
+    if let Some(why) = &port.hidden_tags {
+        row(out, "hidden-tags", why)?;
+    }
     row(out, "n-rxq", port.n_rxq)?;
     row(out, "start-queue", port.start_queue)?;
     row(out, "rx-ring", port.rx_ring)?;
