@@ -179,6 +179,12 @@ pub(super) const ETH_TYPE: &str = "eth_type";
 /// Fields of Open vSwitch that are not accepted at all.
 pub(super) const UNSUPPORTED: &[&str] = &["tunnel", "mpls", "nsh", "ct_tuple4", "ct_tuple6"];
 
+/// What `set()` may name: header and member, as `("ipv4", "ttl")`.
+pub fn rewritable() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let members = GROUPS.iter().flat_map(|group| group.members.iter().map(|m| (group.name, m)));
+    members.filter(|(_, member)| member.rewritable).map(|(group, member)| (group, member.name))
+}
+
 /// The group with this name.
 pub(super) fn find(name: &str) -> Option<&'static Group> {
     GROUPS.iter().find(|group| group.name == name)

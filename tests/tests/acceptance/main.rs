@@ -9,6 +9,7 @@
     reason = "tests"
 )]
 
+mod actions;
 mod configuration;
 mod control;
 mod flows;
@@ -75,6 +76,10 @@ fn all() -> Vec<runner::Test> {
         refusals::a_kernel_without_af_xdp_sockets,
         refusals::too_little_locked_memory_or_a_missing_capability,
         refusals::xvsctl_says_why_it_has_no_answer,
+        actions::every_action_and_field_has_a_row,
+        actions::every_action_does_what_it_says,
+        actions::every_field_is_rewritten_with_its_checksums,
+        actions::what_cannot_work_is_refused,
         flows::one_flow_for_a_hundred_thousand_source_ports,
         flows::a_steady_flow_hits_the_table,
         wire::broken_frames_are_counted_once_each,
@@ -116,6 +121,7 @@ fn all() -> Vec<runner::Test> {
 /// Those that measure time.
 fn timing() -> Vec<runner::Test> {
     let timing = tests![Timing:
+        actions::meters_hold_their_rates,
         jumbo::jumbo_frames_share_a_slow_link,
         jumbo::segments_share_a_slow_link,
         transmit::overload_then_silence_then_ping,
