@@ -47,9 +47,9 @@ const AUTO_TX_BUDGET: u32 = 256;
 
 /// A bound socket with its rings. The rings come first: they are unmapped before the socket closes.
 pub(crate) struct Parts {
-    rx: Option<Consumer<Desc>>,
+    pub(crate) rx: Option<Consumer<Desc>>,
     pub(crate) tx: Option<Producer<Desc>>,
-    fill: Producer<u64>,
+    pub(crate) fill: Producer<u64>,
     pub(crate) completion: Consumer<u64>,
     pub(crate) socket: Arc<Socket>,
     pub(crate) in_force: InForce,

@@ -34,7 +34,7 @@ impl AsFd for Socket {
 pub struct KernelStats {
     /// Received packets dropped because the fill ring was empty or they need more frames than may be.
     pub rx_dropped: u64,
-    /// Fill ring addresses that the kernel found invalid.
+    /// Fill ring addresses that the kernel found invalid; Linux up to 6.18 shows none of them.
     pub rx_invalid_descs: u64,
     /// Tx ring descriptors that the kernel found invalid.
     pub tx_invalid_descs: u64,
@@ -114,3 +114,6 @@ impl Quarantine {
         Ok(self.lent.reclaim())
     }
 }
+
+#[cfg(test)]
+mod tests;
