@@ -98,6 +98,32 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..100)
 }
 
+#[test]
+fn each_completion_that_is_none_is_counted_and_no_frame_comes_of_it() {
+    let mut rig = rig(0);
+    let stats = rig.half.stats();
+    assert_eq!(rig.enqueue(3, 60), 3);
+    rig.take(3);
+    rig.flush();
+    let [first, second, third] = rig.taken[..] else { panic!("{:?}", rig.taken) };
+    let free = rig.cache.take().unwrap().into_index();
+    let unlent = u64::from(free) * 4096;
+    // The second time it is not lent any more, and the last two never were.
+    for addr in [first, first, unlent, 1 << 40] {
+        rig.complete(addr);
+    }
+    rig.flush();
+    assert_eq!((stats.bad_completions.get(), stats.kernel_frames.get()), (3, 2));
+    for addr in [second, third] {
+        rig.complete(addr);
+    }
+    rig.flush();
+    assert_eq!((stats.bad_completions.get(), stats.kernel_frames.get()), (3, 0));
+    rig.cache.put(crate::frame::Frame::claim(free));
+    let (at_rest, frames) = rig.balance();
+    assert_eq!(at_rest, frames);
+}
+
 proptest! {
     /// Each packet is queued, sent or dropped, and each frame somewhere, whatever comes back and when.
     #[test]

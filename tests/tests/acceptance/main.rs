@@ -55,6 +55,7 @@ fn all() -> Vec<runner::Test> {
         traffic::a_tag_beside_the_frame_is_seen_or_told_of,
         traffic::checksums_stay_as_they_are,
         transmit::a_backlog_leaves_in_few_calls,
+        transmit::the_kernels_counters_are_shown_and_rise,
         configuration::a_bad_file_is_refused_at_start,
         configuration::a_bad_file_on_reload_changes_nothing,
         configuration::a_reload_touches_only_what_differs,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
+use serde_json::Value;
 use xvs_tests::{
     Error, Result, check,
     daemon::{Daemon, Setup},
@@ -121,6 +122,39 @@ pub(crate) fn a_backlog_leaves_in_few_calls() -> Result<()> {
         check!(received.numbers.len() == sent as usize, "{received:?} of {sent}");
         check!(received.reordered() == 0, "{} packets were reordered", received.reordered());
         check!(calls < 20, "{calls} calls for a backlog of {sent} packets");
+        daemon.stop()
+    })
+}
+
+/// Case 31: all six counters of the kernel are shown for each queue, and those that a switch can provoke rise.
+pub(crate) fn the_kernels_counters_are_shown_and_rise() -> Result<()> {
+    on(Rig::pair, |rig| {
+        let mut daemon = Daemon::start(rig, &Setup::new(rig).each_port("rx-ring = 256"))?;
+        rig.wait_forwarding(Duration::from_secs(5))?;
+        daemon.proc().signal(Signal::SIGSTOP)?;
+        let flow = Flow { to: SINK.to_owned(), size: 64, rate_pps: 100_000, count: 1000 };
+        ns::join(flow.start(&rig.c1)?)?;
+        daemon.proc().signal(Signal::SIGCONT)?;
+        let (from, to) = (daemon.port("v1")?, daemon.port("v2")?);
+        let names = [
+            "rx_dropped",
+            "rx_invalid_descs",
+            "tx_invalid_descs",
+            "rx_ring_full",
+            "rx_fill_ring_empty_descs",
+            "tx_ring_empty_descs",
+        ];
+        let counters = daemon.appctl(&["xvs/counters"])?;
+        for name in names {
+            let shown = from.pointer(&format!("/queues/0/kernel/{name}"));
+            check!(shown.is_some_and(Value::is_u64), "{name}: {from}");
+            check!(counters.contains(&format!("xsk_{name}")), "{name}: {counters}");
+        }
+        let kernel = |port, name: &str| number(port, &format!("/queues/0/kernel/{name}"));
+        for (port, name) in [(&from, "rx_dropped"), (&from, "rx_fill_ring_empty_descs")] {
+            check!(kernel(port, name) > 500, "{name}: {port}");
+        }
+        check!(kernel(&to, "tx_ring_empty_descs") > 0, "{to}");
         daemon.stop()
     })
 }
