@@ -5,7 +5,7 @@
 //! that header and of all further in stay zero, and [`Layers`] says that they are absent, so that no
 //! action touches them.
 //!
-//! - One tag (0x8100 or 0x88a8) is parsed; its TCI has bit 12 set. A second one is the Ethertype.
+//! - Two tags (0x8100 or 0x88a8) are parsed; their TCI has bit 12 set. A third one is the Ethertype.
 //! - 802.2 frames without SNAP Ethertype have `eth_type` 0x05ff.
 //! - IPv4 needs version 4, a header of 20 bytes or more, and a total length that the packet has.
 //!   IPv6 the same; if an extension header is cut off, only the addresses are set.
@@ -68,12 +68,14 @@ fn parse<'a>(
     let src_type = be64(eth, 6)?;
     let [.., a, b] = *eth;
     let (mut eth_type, mut tci, mut l3) = (u16::from_be_bytes([a, b]), 0, ETH_LEN);
-    if is_tag(eth_type)
-        && let Some([a, b, c, d]) = wire::chunk(head, l3)
-    {
-        tci = u16::from_be_bytes([*a, *b]) | wire::TCI_PRESENT;
-        eth_type = u16::from_be_bytes([*c, *d]);
-        l3 += TAG_LEN;
+    let mut used = 3;
+    if let Some((outer, next)) = tag(head, l3, eth_type) {
+        words[5] = u64::from(eth_type == wire::ETH_QINQ) << 20;
+        (tci, eth_type, l3, used) = (outer, next, l3 + TAG_LEN, 6);
+        if let Some((inner, next)) = tag(head, l3, eth_type) {
+            words[5] |= u64::from(eth_type == wire::ETH_QINQ) << 21 | u64::from(inner) << 32;
+            (eth_type, l3) = (next, l3 + TAG_LEN);
+        }
     }
     if eth_type < wire::ETH_MIN {
         (eth_type, l3) = snap(head, l3);
@@ -81,7 +83,7 @@ fn parse<'a>(
     words[0] = u64::from(in_port.0);
     words[1] = dst | u64::from(eth_type) << 48;
     words[2] = src_type >> 16 | u64::from(tci) << 48;
-    let mut parsed = Parsed { words, used: 3, layers: Layers::default() };
+    let mut parsed = Parsed { words, used, layers: Layers::default() };
     // What cannot be parsed stays absent.
     let _ = match eth_type {
         wire::ETH_IPV4 => parsed.ipv4(head, total, l3),
@@ -92,9 +94,14 @@ fn parse<'a>(
     Some(parsed)
 }
 
+/// The control information of a tag of this type at `at`, and the type that follows it.
 #[inline]
-fn is_tag(eth_type: u16) -> bool {
-    matches!(eth_type, wire::ETH_VLAN | wire::ETH_QINQ)
+fn tag(head: &[u8], at: usize, eth_type: u16) -> Option<(u16, u16)> {
+    if !matches!(eth_type, wire::ETH_VLAN | wire::ETH_QINQ) {
+        return None;
+    }
+    let [a, b, c, d] = *wire::chunk(head, at)?;
+    Some((u16::from_be_bytes([a, b]) | wire::TCI_PRESENT, u16::from_be_bytes([c, d])))
 }
 
 /// The Ethertype of an 802.2 frame whose LLC header is at `at`, and where its payload begins.
@@ -164,7 +171,7 @@ impl Parsed<'_> {
         let end = wire::extensions(bytes, l3 + IPV6_LEN, ip[6])?;
         let [tos, ..] = (first << 4).to_be_bytes();
         self.ip(end.proto, tos, ip[7], end.frag);
-        self.words[5] = u64::from(first & 0xf_ffff);
+        self.words[5] |= u64::from(first & 0xf_ffff);
         if end.frag == wire::FRAG_LATER {
             return None;
         }

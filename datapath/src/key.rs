@@ -76,7 +76,7 @@ fields! {
     RECIRC_ID recirc_id: 0 @ 32, 32, Hex;
     /// Destination Ethernet address.
     ETH_DST eth_dst: 1 @ 0, 48, Mac;
-    /// Ethertype after the outer VLAN tag; 0x05ff for 802.2 frames.
+    /// Ethertype after at most two VLAN tags; 0x05ff for 802.2 frames.
     ETH_TYPE eth_type: 1 @ 48, 16, EthType;
     /// Source Ethernet address.
     ETH_SRC eth_src: 2 @ 0, 48, Mac;
@@ -100,6 +100,12 @@ fields! {
     TP_DST tp_dst: 4 @ 48, 16, Dec;
     /// IPv6 flow label.
     IPV6_LABEL ipv6_label: 5 @ 0, 20, Hex;
+    /// 1 when the outer VLAN tag is one of 802.1ad (0x88a8), 0 for 802.1Q (0x8100).
+    VLAN_AD vlan_ad: 5 @ 20, 1, Dec;
+    /// The same of the second tag.
+    INNER_AD inner_ad: 5 @ 21, 1, Dec;
+    /// Control information of the second VLAN tag; bit 12 set means that there is one.
+    INNER_TCI inner_tci: 5 @ 32, 16, EthType;
     /// TCP flags.
     TCP_FLAGS tcp_flags: 5 @ 52, 12, TcpFlags;
     /// IPv6 source.
@@ -131,6 +137,10 @@ fields! {
 }
 
 impl Field {
+    /// Control information and kind of each tag, the outer one first.
+    pub const TAGS: [(&Self, &Self); 2] =
+        [(&Self::VLAN_TCI, &Self::VLAN_AD), (&Self::INNER_TCI, &Self::INNER_AD)];
+
     /// All ones, as wide as the field.
     #[must_use]
     pub const fn max(&self) -> u128 {
@@ -362,16 +372,29 @@ pub struct Match {
 }
 
 impl Match {
-    /// The match for packets like `key` in what `mask` has. One that says that there is no tag says so
-    /// with all bits of the tag, and none says that packets are Ethernet, so that equal matches look equal.
+    /// The match for packets like `key` in what `mask` has. So that equal matches look equal, one that says
+    /// that there is no tag says so with all bits of the tag and no more of tags, one that says that there is
+    /// a tag says of which kind, and none says that packets are Ethernet.
     #[must_use]
     pub fn new(key: &FlowKey, mut mask: FlowMask) -> Self {
         if mask.get(&Field::PACKET_TYPE) & key.get(&Field::PACKET_TYPE) == 0 {
             mask.set(&Field::PACKET_TYPE, 0);
         }
         let present = u128::from(TCI_PRESENT);
-        if mask.get(&Field::VLAN_TCI) & !key.get(&Field::VLAN_TCI) & present != 0 {
-            mask.add(&Field::VLAN_TCI);
+        let mut is_bare = false;
+        for (tci, kind) in Field::TAGS {
+            if is_bare {
+                mask.set(tci, 0);
+                mask.set(kind, 0);
+            } else if mask.get(tci) & present == 0 {
+                break;
+            } else if key.get(tci) & present == 0 {
+                mask.add(tci);
+                mask.set(kind, 0);
+                is_bare = true;
+            } else {
+                mask.add(kind);
+            }
         }
         Self { key: key.masked(&mask), mask }
     }

@@ -2,7 +2,8 @@
 //!
 //! Parsing and printing are inverse: one table (`text/table.rs`) says which member of which group stands for
 //! which bits of which field, and what must match for it to be meant. A match that says nothing of an
-//! Ethertype says nothing of tags either; with one, no `vlan()` means untagged, as in Open vSwitch.
+//! Ethertype says nothing of tags either; with one, no `vlan()` means untagged, as in Open vSwitch. A second
+//! tag is written inside the first: `eth_type(0x88a8),vlan(vid=1),encap(eth_type(0x8100),vlan(vid=2),encap(…))`.
 //! Bits of a tag that this cannot express are written `vlan(tci=0x0000/0x1000)`.
 
 mod action;

@@ -5,7 +5,8 @@ use crate::{Action, FlowKey, FlowMask, Nanos};
 /// A decision on all packets that agree with one in the bits of `mask`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Translation {
-    /// Exactly what the decision looked at; always all of `in_port`, `recirc_id` and `eth_type`.
+    /// Exactly what the decision looked at; always all of `in_port`, `recirc_id` and `eth_type`, and whether
+    /// there are tags.
     pub mask: FlowMask,
     /// What to do; empty drops.
     pub actions: Vec<Action>,

@@ -322,11 +322,11 @@ impl Upcall for Switch {
         };
         let Some(bridge) = topology.bridge_of(translate::in_port(key)) else {
             counts.no_bridge.fetch_add(1, Relaxed);
-            return translate::nothing();
+            return translate::nothing(key);
         };
         // The bridge sends no packet round again; manual flows that do have flows for it.
         if key.get(&Field::RECIRC_ID) != 0 {
-            return translate::nothing();
+            return translate::nothing(key);
         }
         let mut context = Context::new(bridge, key, purpose, now);
         context.run();

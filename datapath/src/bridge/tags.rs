@@ -1,8 +1,8 @@
 //! The VLAN tags of a packet while rules act on it, and the fewest actions that make them so.
 //!
-//! The key shows the outer tag only. Below the tags that rules pushed lies the packet's own outer tag, if
-//! it had one and it was not stripped; what it carries inside is not seen: a packet with two tags whose
-//! outer one was stripped is taken for untagged.
+//! Rules see the outer tag only. Below the tags that rules pushed lie those two of the packet's own that the
+//! key has, as far as they are there and were not stripped. What a third one holds is not seen: a packet of
+//! which two tags were stripped is taken for untagged.
 
 use crate::{Action, Field};
 
@@ -19,16 +19,25 @@ struct Pushed {
 }
 
 /// The tags at one time.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tags {
-    /// The packet's own outer tag is known not to be there.
-    bare: bool,
-    /// Unless it is bare: bits of it that were overwritten, and with what.
+    /// So many tags the packet came with at most, as far as known.
+    n_own: usize,
+    /// So many of these were taken off.
+    n_stripped: usize,
+    /// Bits that were overwritten of the first one that was not, and with what.
     written: u16,
     tci: u16,
     /// On top of it, the outermost last.
     pushed: Vec<Pushed>,
     next_id: usize,
+}
+
+impl Default for Tags {
+    fn default() -> Self {
+        let n_own = Field::TAGS.len();
+        Self { n_own, n_stripped: 0, written: 0, tci: 0, pushed: Vec::new(), next_id: 0 }
+    }
 }
 
 impl Tags {
@@ -39,19 +48,28 @@ impl Tags {
     pub(super) fn outer(&self) -> (u16, u16) {
         match self.pushed.last() {
             Some(tag) => (u16::MAX, tag.tci),
-            None if self.bare => (u16::MAX, 0),
+            None if self.is_bare() => (u16::MAX, 0),
             None => (self.written, self.tci),
         }
     }
 
-    /// True when it depends on the packet whether there is a tag.
-    pub(super) fn depends(&self) -> bool {
-        self.pushed.is_empty() && !self.bare
+    /// Which of the packet's own tags is the outer one, if it depends on the packet whether there is one.
+    pub(super) fn own(&self) -> Option<usize> {
+        (self.pushed.is_empty() && !self.is_bare()).then_some(self.n_stripped)
     }
 
-    /// The packet has no tag of its own.
+    /// There is no more than these.
     pub(super) fn set_bare(&mut self) {
-        self.bare = true;
+        self.n_own = self.n_stripped;
+    }
+
+    /// The packet came with no more than `other` knows.
+    pub(super) fn know(&mut self, other: &Self) {
+        self.n_own = other.n_own;
+    }
+
+    fn is_bare(&self) -> bool {
+        self.n_stripped >= self.n_own
     }
 
     /// Puts a tag on; false when there are too many.
@@ -67,8 +85,8 @@ impl Tags {
 
     /// Takes the outer tag off, if there is one.
     pub(super) fn pop(&mut self) {
-        if self.pushed.pop().is_none() {
-            self.bare = true;
+        if self.pushed.pop().is_none() && !self.is_bare() {
+            (self.n_stripped, self.written, self.tci) = (self.n_stripped + 1, 0, 0);
         }
     }
 
@@ -87,12 +105,13 @@ impl Tags {
     pub(super) fn commit(&self, from: &Self, actions: &mut Vec<Action>) {
         let both = self.pushed.iter().zip(&from.pushed);
         let n_kept = both.clone().take_while(|(new, old)| new.id == old.id).count();
-        let n_popped = from.pushed.len() - n_kept + usize::from(self.bare && !from.bare);
+        let n_stripped = self.n_stripped - from.n_stripped;
+        let n_popped = from.pushed.len() - n_kept + n_stripped;
         actions.extend((0..n_popped).map(|_| Action::PopVlan));
         // Only a tag that was the outer one can have been written to.
         let (mask, value) = match both.take(n_kept).next_back() {
             Some((new, old)) => (new.tci ^ old.tci, new.tci),
-            None if self.bare => (0, 0),
+            None if n_stripped > 0 => (self.written, self.tci),
             None => (self.written & (!from.written | self.tci ^ from.tci), self.tci),
         };
         if mask != 0 {

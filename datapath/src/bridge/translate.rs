@@ -57,8 +57,8 @@ pub(super) struct Context<'a> {
     /// The packet as the actions so far make it.
     base: FlowKey,
     base_tags: Tags,
-    /// The outer tag with which the packet came.
-    packet_tci: u128,
+    /// The tags with which the packet came.
+    packet_tcis: [u128; 2],
     /// Bits of it that actions have overwritten.
     base_written: FlowMask,
     /// What was looked at.
@@ -72,18 +72,25 @@ pub(super) struct Context<'a> {
     pub(super) limit: Option<Limit>,
 }
 
-/// What every decision looks at, and one without a bridge only.
-pub(super) fn always() -> FlowMask {
+/// What every decision on packets like `key` looks at, and one without a bridge only: as in Open vSwitch, also
+/// whether there is a tag.
+pub(super) fn always(key: &FlowKey) -> FlowMask {
     let mut mask = FlowMask::default();
     for field in [&Field::IN_PORT, &Field::RECIRC_ID, &Field::ETH_TYPE] {
         mask.add(field);
+    }
+    for (tci, _) in Field::TAGS {
+        mask.add_bits(tci, TAG.into());
+        if key.get(tci) & u128::from(TAG) == 0 {
+            break;
+        }
     }
     mask
 }
 
 /// To drop all packets of a port and type.
-pub(super) fn nothing() -> Translation {
-    Translation { mask: always(), actions: Vec::new(), keep: true }
+pub(super) fn nothing(key: &FlowKey) -> Translation {
+    Translation { mask: always(key), actions: Vec::new(), keep: true }
 }
 
 /// The port on which packets like `key` arrive; port 0, which never exists, if the key has none.
@@ -103,9 +110,9 @@ impl<'a> Context<'a> {
             written: FlowMask::default(),
             base: *key,
             base_tags: Tags::default(),
-            packet_tci: key.get(&Field::VLAN_TCI),
+            packet_tcis: Field::TAGS.map(|(tci, _)| key.get(tci)),
             base_written: FlowMask::default(),
-            mask: always(),
+            mask: always(key),
             actions: Vec::new(),
             keep: true,
             n_lookups: 0,
@@ -186,7 +193,13 @@ impl<'a> Context<'a> {
         for (word, written) in words.iter_mut().zip(self.written.words()) {
             *word &= !written;
         }
-        self.mask.union(&FlowMask::from_words(words));
+        let mut looked = FlowMask::from_words(words);
+        if let Some(&(own, _)) = self.tags.own().and_then(|level| Field::TAGS.get(level)) {
+            let bits = looked.get(&Field::VLAN_TCI);
+            looked.set(&Field::VLAN_TCI, 0);
+            looked.add_bits(own, bits);
+        }
+        self.mask.union(&looked);
     }
 
     /// The value of some bits of a field; they matter.
@@ -274,7 +287,7 @@ impl<'a> Context<'a> {
         if self.written == self.base_written && self.key == self.base {
             return;
         }
-        for field in Field::ALL.iter().filter(|&&field| field != Field::VLAN_TCI) {
+        for field in Field::ALL.iter().filter(|&field| *field != Field::VLAN_TCI) {
             let written = self.written.get(field);
             let known = self.base_written.get(field) | self.mask.get(field);
             let value = self.key.get(field) & written;
@@ -312,9 +325,9 @@ impl<'a> Context<'a> {
     /// True when the packet has a tag now.
     fn look_for_tag(&mut self) -> bool {
         let is_tagged = self.look_tci(TAG) != 0;
-        if self.tags.depends() && !is_tagged {
+        if self.tags.own().is_some() && !is_tagged {
             self.tags.set_bare();
-            self.base_tags.set_bare();
+            self.base_tags.know(&self.tags);
         }
         is_tagged
     }
@@ -322,7 +335,8 @@ impl<'a> Context<'a> {
     /// Lets the key show the outer tag.
     fn show_tags(&mut self) {
         let (written, value) = self.tags.outer();
-        let kept = self.packet_tci & !u128::from(written);
+        let own = self.tags.own().and_then(|level| self.packet_tcis.get(level));
+        let kept = own.copied().unwrap_or(0) & !u128::from(written);
         self.key.set(&Field::VLAN_TCI, kept | u128::from(value & written));
         self.written.set(&Field::VLAN_TCI, written.into());
     }

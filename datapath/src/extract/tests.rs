@@ -133,10 +133,23 @@ fn tags() {
         let tagged = PacketBuilder::eth(SRC, DST).tag(tpid, 0xa00a).ipv4(A4, B4).udp(1, 2).build();
         let mut want = v4(&udp);
         want.push((Field::VLAN_TCI, 0xb00a));
+        want.push((Field::VLAN_AD, u128::from(tpid == 0x88a8)));
         check(&tagged, (18, 38), &want);
     }
     let double = PacketBuilder::eth(SRC, DST).tag(0x88a8, 5).vlan(6).ipv4(A4, B4).udp(1, 2);
-    check(&double.build(), (0, 0), &[(Field::ETH_TYPE, 0x8100), (Field::VLAN_TCI, 0x1005)]);
+    let mut want = v4(&udp);
+    want.extend([(Field::VLAN_TCI, 0x1005), (Field::VLAN_AD, 1), (Field::INNER_TCI, 0x1006)]);
+    check(&double.build(), (22, 42), &want);
+    let double =
+        PacketBuilder::eth(SRC, DST).vlan(5).tag(0x88a8, 6).ipv6(A6, B6, 0x12345).udp(1, 2);
+    let mut want = v6(&udp);
+    want.extend([(Field::VLAN_TCI, 0x1005), (Field::INNER_AD, 1), (Field::INNER_TCI, 0x1006)]);
+    check(&double.build(), (22, 62), &want);
+    let triple = PacketBuilder::eth(SRC, DST).vlan(5).vlan(6).vlan(7).ipv4(A4, B4).udp(1, 2);
+    let two = [(Field::VLAN_TCI, 0x1005), (Field::INNER_TCI, 0x1006), (Field::ETH_TYPE, 0x8100)];
+    check(&triple.build(), (0, 0), &two);
+    let cut = &PacketBuilder::eth(SRC, DST).vlan(5).vlan(6).build()[..21];
+    check(cut, (0, 0), &[(Field::VLAN_TCI, 0x1005), (Field::ETH_TYPE, 0x8100)]);
     let cut = &PacketBuilder::eth(SRC, DST).vlan(5).build()[..17];
     check(cut, (0, 0), &[(Field::ETH_TYPE, 0x8100)]);
 }

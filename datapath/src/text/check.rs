@@ -129,10 +129,17 @@ pub fn validate(
 ) -> Result<(), InvalidFlow> {
     for field in Field::ALL.iter().filter(|field| m.mask.get(field) != 0) {
         let groups = table::GROUPS.iter().filter(|group| group.has(field));
-        missing(groups.map(|group| group.need), |need| need == Need::Tag || need.holds(m))
+        let is_there = |need: Need| match need {
+            Need::Tag => true,
+            // Whether there is a second one may be left open.
+            Need::TwoTags => Need::Tag.holds(m),
+            Need::Nothing | Need::Eth(_) | Need::Ip(..) | Need::Nd => need.holds(m),
+        };
+        missing(groups.map(|group| group.need), is_there)
             .map_err(|needs| InvalidFlow::Match { field: field.name, needs })?;
     }
-    Checker { m, has_meter }.list(actions, usize::from(Need::Tag.holds(m)), 0)
+    let n_tags = [Need::Tag, Need::TwoTags].into_iter().filter(|need| need.holds(m)).count();
+    Checker { m, has_meter }.list(actions, n_tags, 0)
 }
 
 /// What all lists of a flow have in common.

@@ -6,18 +6,27 @@ use super::table::{self, ETH_TYPE, Group, Member, PACKET_TYPE, TCI, VLAN};
 use super::{PortNames, value};
 use crate::{Field, Match, wire};
 
+/// What was said before and within a tag.
+#[derive(Default)]
+struct Level<'a> {
+    /// Where `eth_type(0x8100)` was, and that number.
+    tag: Option<(Word<'a>, u128)>,
+    vlan: bool,
+    /// `vlan(tci=…)` says all there is to say of the tag.
+    whole_tag: bool,
+    encap: Option<Word<'a>>,
+    /// Another `eth_type()`.
+    typed: bool,
+}
+
 /// A match while it is read.
 struct Reader<'a, 'p> {
     result: Match,
     /// What was said, and where.
     groups: Vec<(&'static Group, Word<'a>)>,
-    /// Where `eth_type(0x8100)` was, outside `encap()`.
-    outer: Option<Word<'a>>,
-    encap: Option<Word<'a>>,
-    /// Between the brackets of `encap()`.
-    inside: bool,
-    /// `vlan(tci=…)` says all there is to say of the tag.
-    whole_tag: bool,
+    /// Outside all tags, within the first, within the second.
+    levels: [Level<'a>; 3],
+    depth: usize,
     ports: &'p dyn PortNames,
 }
 
@@ -30,10 +39,8 @@ pub fn parse_match(text: &str, ports: &dyn PortNames) -> Result<Match, ParseErro
     let mut reader = Reader {
         result: Match::default(),
         groups: Vec::new(),
-        outer: None,
-        encap: None,
-        inside: false,
-        whole_tag: false,
+        levels: Default::default(),
+        depth: 0,
         ports,
     };
     let mut scan = Scanner::new(text);
@@ -42,6 +49,9 @@ pub fn parse_match(text: &str, ports: &dyn PortNames) -> Result<Match, ParseErro
     }
     reader.finish()
 }
+
+/// What a third tag is told.
+const NO_THIRD: &str = "at most two tags";
 
 impl<'a> Reader<'a, '_> {
     /// One `name(…)`.
@@ -56,30 +66,46 @@ impl<'a> Reader<'a, '_> {
         if !scan.take('(') {
             return Err(name.error(ErrorKind::Unknown));
         }
+        let is_innermost = self.depth + 1 == self.levels.len();
+        let Some(level) = self.levels.get_mut(self.depth) else { return name.want(NO_THIRD) };
         if name.text == "encap" {
-            if self.encap.replace(name).is_some() {
+            if is_innermost {
+                return name.want(NO_THIRD);
+            }
+            if level.encap.replace(name).is_some() {
                 return Err(name.error(ErrorKind::Twice));
             }
-            self.inside = true;
+            self.depth += 1;
             scan.list(|scan| self.item(scan))?;
-            self.inside = false;
+            self.depth -= 1;
             return Ok(());
         }
         if table::UNSUPPORTED.contains(&name.text) {
             return Err(name.error(ErrorKind::Unsupported));
         }
-        let group = table::find(name.text).ok_or_else(|| name.error(ErrorKind::Unknown))?;
-        if group.name == ETH_TYPE && !self.inside {
+        if name.text == VLAN && is_innermost {
+            return name.want(NO_THIRD);
+        }
+        let group = table::find_in(name.text, self.depth);
+        let group = group.ok_or_else(|| name.error(ErrorKind::Unknown))?;
+        level.vlan |= group.name == VLAN;
+        if group.name == ETH_TYPE {
             let mut ahead = scan.clone();
-            let tag = ahead.word();
-            let is_tag = value::number(tag, 0xffff) == Ok(wire::ETH_VLAN.into());
-            if is_tag && ahead.take(')') && self.outer.is_none() {
+            let word = ahead.word();
+            let tags = [wire::ETH_VLAN.into(), wire::ETH_QINQ.into()];
+            let kind = value::number(word, 0xffff).ok().filter(|kind| tags.contains(kind));
+            if let Some(kind) = kind
+                && ahead.take(')')
+                && level.tag.is_none()
+                && !is_innermost
+            {
                 *scan = ahead;
-                self.outer = Some(tag);
+                level.tag = Some((word, kind));
                 return Ok(());
             }
+            level.typed = true;
         }
-        if self.groups.iter().any(|(known, _)| known.name == group.name) {
+        if self.groups.iter().any(|(known, _)| core::ptr::eq(*known, group)) {
             return Err(name.error(ErrorKind::Twice));
         }
         self.groups.push((group, name));
@@ -102,7 +128,9 @@ impl<'a> Reader<'a, '_> {
     fn member(&mut self, member: &Member, scan: &mut Scanner<'_>) -> Result<(), ParseError> {
         let (value, mask) = value::parse(scan, member, self.ports)?;
         let field = member.field;
-        self.whole_tag |= member.name == TCI;
+        if let Some(level) = self.levels.get_mut(self.depth) {
+            level.whole_tag |= member.name == TCI;
+        }
         let (old, old_mask) = (self.result.key.get(field), self.result.mask.get(field));
         let here = member.max() << member.shift;
         let bits = |old: u128, new: u128| old & !here | new << member.shift;
@@ -112,29 +140,8 @@ impl<'a> Reader<'a, '_> {
 
     /// Checks that what was said fits together.
     fn finish(mut self) -> Result<Match, ParseError> {
-        let said = |name: &str| self.groups.iter().find(|(group, _)| group.name == name);
-        let vlan = said(VLAN).map(|(_, word)| *word);
-        let has_type = said(ETH_TYPE).is_some();
-        let tci = &Field::VLAN_TCI;
-        match self.outer {
-            Some(word) if has_type && self.encap.is_none() => {
-                return Err(word.error(ErrorKind::Twice));
-            }
-            // A tag that is cut off is a type without tag.
-            Some(_) if self.encap.is_none() && (vlan.is_none() || self.whole_tag) => {
-                self.result = self.result.with(&Field::ETH_TYPE, wire::ETH_VLAN.into());
-                self.result = if self.whole_tag { self.result } else { self.result.with(tci, 0) };
-            }
-            Some(_) => {
-                let present = u128::from(wire::TCI_PRESENT);
-                let (key, mask) = (self.result.key.get(tci), self.result.mask.get(tci));
-                self.result = self.result.with_masked(tci, key | present, mask | present);
-            }
-            None if vlan.is_none() && has_type => self.result = self.result.with(tci, 0),
-            None => {}
-        }
-        if let Some(word) = self.encap.filter(|_| self.outer.is_none()) {
-            return Err(word.error(ErrorKind::Needs(table::Need::Tag.text())));
+        for (level, (tci, kind)) in self.levels.iter().zip(Field::TAGS) {
+            self.result = level.finish(self.result, tci, kind)?;
         }
         for (group, word) in &self.groups {
             if group.name != VLAN && !group.need.holds(&self.result) {
@@ -142,6 +149,36 @@ impl<'a> Reader<'a, '_> {
             }
         }
         Ok(Match::new(&self.result.key, self.result.mask))
+    }
+}
+
+impl Level<'_> {
+    /// What it says of its tag.
+    fn finish(&self, m: Match, tci: &Field, kind: &Field) -> Result<Match, ParseError> {
+        let says_tag = self.vlan && !self.whole_tag;
+        if let Some((word, _)) = self.tag.filter(|_| self.typed) {
+            return Err(word.error(ErrorKind::Twice));
+        }
+        if let Some(word) = self.encap.filter(|_| self.tag.is_none() && !says_tag) {
+            return Err(word.error(ErrorKind::Needs(table::Need::Tag.text())));
+        }
+        let present = u128::from(wire::TCI_PRESENT);
+        let tagged = m.with_masked(tci, m.key.get(tci) | present, m.mask.get(tci) | present);
+        Ok(match self.tag {
+            // A tag that is cut off is a type without tag.
+            Some((_, tpid)) if self.encap.is_none() && !says_tag => {
+                let m = m.with(&Field::ETH_TYPE, tpid);
+                if self.whole_tag { m } else { m.with(tci, 0) }
+            }
+            Some((_, tpid)) => tagged.with(kind, (tpid == wire::ETH_QINQ.into()).into()),
+            // The type is that of what is in the tag, as if it were in encap().
+            None if says_tag && self.typed && *tci == Field::VLAN_TCI => {
+                tagged.with(&Field::INNER_TCI, 0)
+            }
+            None if says_tag => tagged,
+            None if self.typed && !self.vlan => m.with(tci, 0),
+            None => m,
+        })
     }
 }
 
@@ -167,27 +204,32 @@ pub(super) fn named(
 #[must_use]
 pub fn print_match(m: &Match, ports: &dyn PortNames) -> String {
     let m = &Match::new(&m.key, m.mask);
-    let typed = m.mask.get(&Field::ETH_TYPE) != 0;
-    let (mut items, mut outer) = (Vec::new(), None);
+    // Outside all tags, and within each.
+    let (mut outside, mut items) = (Vec::new(), Vec::new());
     for group in table::GROUPS {
-        if group.name == VLAN {
-            if typed && group.need.holds(m) {
-                items.push("eth_type(0x8100)".to_owned());
-                let said = |member: &Member| member.of(m).1 != 0;
+        let said = |member: &Member| member.of(m).1 != 0;
+        if let Some(level) = group.tag_level() {
+            let Some(&(tci, kind)) = Field::TAGS.get(level) else { continue };
+            if outside.len() != level {
+                continue;
+            }
+            if group.need.holds(m) {
+                let tpid = if m.key.get(kind) == 0 { wire::ETH_VLAN } else { wire::ETH_QINQ };
+                items.push(format!("{ETH_TYPE}({tpid:#06x})"));
                 let shown = |member: &Member| ["vid", "pcp"].contains(&member.name);
                 items.push(print_group(group, m, |member| shown(member) && said(member), ports));
-                outer = Some(core::mem::take(&mut items));
-            } else if !tag_is_implied(m, typed) {
+                outside.push(core::mem::take(&mut items));
+            } else if !tag_is_implied(m, tci) {
                 items.push(print_group(group, m, |member| member.name == TCI, ports));
             }
-        } else if group.need.holds(m) && group.members.iter().any(|member| member.of(m).1 != 0) {
-            items.push(print_group(group, m, |member| member.of(m).1 != 0, ports));
+        } else if group.need.holds(m) && group.members.iter().any(said) {
+            items.push(print_group(group, m, said, ports));
         }
         if group.name == PACKET_TYPE && m.mask.get(&Field::PACKET_TYPE) == 0 {
             items.push("packet_type(ns=0,id=0)".to_owned());
         }
     }
-    if let Some(mut outer) = outer {
+    while let Some(mut outer) = outside.pop() {
         outer.push(format!("encap({})", items.join(",")));
         items = outer;
     }
@@ -195,8 +237,8 @@ pub fn print_match(m: &Match, ports: &dyn PortNames) -> String {
 }
 
 /// True when a reader takes what `m` says of the tag for granted.
-fn tag_is_implied(m: &Match, typed: bool) -> bool {
-    let tci = &Field::VLAN_TCI;
+fn tag_is_implied(m: &Match, tci: &Field) -> bool {
+    let typed = m.mask.get(&Field::ETH_TYPE) != 0;
     m.key.get(tci) == 0 && m.mask.get(tci) == if typed { tci.max() } else { 0 }
 }
 

@@ -35,6 +35,8 @@ pub(super) enum Need {
     Nothing,
     /// A tag.
     Tag,
+    /// Two tags.
+    TwoTags,
     /// One of these Ethertypes.
     Eth(&'static [u16]),
     /// One of these Ethertypes and this protocol.
@@ -72,6 +74,16 @@ const fn part(name: &'static str, (shift, bits): (u32, u32), whole: Member) -> M
     Member { name, shift, bits, limit, format: Format::Dec, ..whole }
 }
 
+/// The members of a tag.
+const fn tag(field: &'static Field, rewritable: bool) -> [Member; 4] {
+    [
+        Member { rewritable, ..part("vid", (0, 12), ro("", field)) },
+        Member { rewritable, ..part("pcp", (13, 3), ro("", field)) },
+        part("cfi", (12, 1), ro("", field)),
+        ro(TCI, field),
+    ]
+}
+
 /// Values of a wider field are at most `limit`.
 const fn limit(limit: u128, member: Member) -> Member {
     Member { limit, ..member }
@@ -101,16 +113,8 @@ pub(super) static GROUPS: &[Group] = &[
         ],
     ),
     group("eth", Need::Nothing, &[rw("src", &Field::ETH_SRC), rw("dst", &Field::ETH_DST)]),
-    group(
-        VLAN,
-        Need::Tag,
-        &[
-            part("vid", (0, 12), rw("", &Field::VLAN_TCI)),
-            part("pcp", (13, 3), rw("", &Field::VLAN_TCI)),
-            part("cfi", (12, 1), ro("", &Field::VLAN_TCI)),
-            ro(TCI, &Field::VLAN_TCI),
-        ],
-    ),
+    group(VLAN, Need::Tag, OUTER),
+    group(VLAN, Need::TwoTags, INNER),
     group(ETH_TYPE, Need::Nothing, &[ro("", &Field::ETH_TYPE)]),
     group(
         "ipv4",
@@ -161,6 +165,8 @@ pub(super) static GROUPS: &[Group] = &[
     ),
 ];
 
+const OUTER: &[Member] = &tag(&Field::VLAN_TCI, true);
+const INNER: &[Member] = &tag(&Field::INNER_TCI, false);
 const PORTS: &[Member] = &[rw("src", &Field::TP_SRC), rw("dst", &Field::TP_DST)];
 const TYPE_AND_CODE: &[Member] =
     &[limit(0xff, rw("type", &Field::TP_SRC)), limit(0xff, rw("code", &Field::TP_DST))];
@@ -185,9 +191,15 @@ pub fn rewritable() -> impl Iterator<Item = (&'static str, &'static str)> {
     members.filter(|(_, member)| member.rewritable).map(|(group, member)| (group, member.name))
 }
 
-/// The group with this name.
+/// The group with this name; of tags the outer one.
 pub(super) fn find(name: &str) -> Option<&'static Group> {
-    GROUPS.iter().find(|group| group.name == name)
+    find_in(name, 0)
+}
+
+/// The group with this name, within so many tags.
+pub(super) fn find_in(name: &str, depth: usize) -> Option<&'static Group> {
+    let fits = |group: &&Group| group.tag_level().is_none_or(|level| level == depth);
+    GROUPS.iter().filter(fits).find(|group| group.name == name)
 }
 
 /// The group whose member `set()` rewrites this field in packets that `m` matches; if there is none,
@@ -204,6 +216,15 @@ impl Group {
     /// True when a member is about this field.
     pub(super) fn has(&self, field: &Field) -> bool {
         self.members.iter().any(|member| member.field == field)
+    }
+
+    /// Which tag it is about, if any: 0 is the outer one.
+    pub(super) fn tag_level(&self) -> Option<usize> {
+        match self.need {
+            Need::Tag => Some(0),
+            Need::TwoTags => Some(1),
+            Need::Nothing | Need::Eth(_) | Need::Ip(..) | Need::Nd => None,
+        }
     }
 
     /// True when `set()` may name it.
@@ -253,12 +274,12 @@ impl Need {
             let is_exact = m.mask.get(field) == field.max();
             is_exact && values.iter().any(|&value| m.key.get(field) == value.into())
         };
+        let is_there =
+            |tci: &Field| m.mask.get(tci) & m.key.get(tci) & u128::from(wire::TCI_PRESENT) != 0;
         match self {
             Self::Nothing => true,
-            Self::Tag => {
-                let present = u128::from(wire::TCI_PRESENT);
-                m.mask.get(&Field::VLAN_TCI) & m.key.get(&Field::VLAN_TCI) & present != 0
-            }
+            Self::Tag => is_there(&Field::VLAN_TCI),
+            Self::TwoTags => is_there(&Field::VLAN_TCI) && is_there(&Field::INNER_TCI),
             Self::Eth(types) => exact(&Field::ETH_TYPE, types),
             Self::Ip(types, proto) => {
                 exact(&Field::ETH_TYPE, types) && exact(&Field::IP_PROTO, &[proto.into()])
@@ -277,6 +298,7 @@ impl Need {
         match self {
             Self::Nothing => "nothing",
             Self::Tag => "eth_type(0x8100),vlan()",
+            Self::TwoTags => "eth_type(0x8100),vlan(),encap(eth_type(0x8100),vlan())",
             Self::Eth(IPV4) => "eth_type(0x0800)",
             Self::Eth(IPV6) => "eth_type(0x86dd)",
             Self::Eth(_) => "eth_type(0x0806)",

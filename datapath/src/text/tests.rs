@@ -58,8 +58,19 @@ fn matches_as_open_vswitch_prints_them() {
     same("packet_type(ns=0,id=0),eth_type(0x8100),vlan(vid=0/0xf00),encap(eth_type(0x8100))");
     same("packet_type(ns=0,id=0),eth_type(0x8100),vlan(),encap(eth_type(0x88cc))");
     same("packet_type(ns=0,id=0),eth_type(0x8100)");
+    same(
+        "in_port(1),packet_type(ns=0,id=0),eth_type(0x88a8),vlan(vid=10,pcp=0),encap(eth_type(0x8100),vlan(vid=20),encap(eth_type(0x0800),ipv4(proto=17),udp(dst=53)))",
+    );
+    same(
+        "packet_type(ns=0,id=0),eth_type(0x8100),vlan(vid=10),encap(eth_type(0x88a8),vlan(),encap(eth_type(0x8100)))",
+    );
+    same("packet_type(ns=0,id=0),eth_type(0x8100),vlan(vid=10),encap()");
+    same("packet_type(ns=0,id=0),eth_type(0x8100),vlan(),encap(eth_type(0x8100),vlan(),encap())");
+    same(
+        "packet_type(ns=0,id=0),eth_type(0x8100),vlan(vid=1),encap(vlan(tci=0x0000/0x0000),eth_type(0x0800))",
+    );
     same("packet_type(ns=0,id=0),vlan(tci=0x0000/0x0000),eth_type(0x8100)");
-    same("packet_type(ns=0,id=0),vlan(tci=0x100a/0x1fff)");
+    same("packet_type(ns=0,id=0),vlan(tci=0x000a/0x0fff)");
     same("packet_type(ns=0,id=0),eth_type(0x8100/0xff00)");
     same("recirc_id(0x1),packet_type(ns=0,id=0)");
     same(
@@ -85,6 +96,8 @@ fn other_spellings_are_accepted() {
     let tagged = parse("eth_type(0x8100),vlan(vid=10),encap(eth_type(0x0800))");
     assert_eq!(tagged.mask.get(&Field::VLAN_TCI), 0x1fff);
     assert_eq!(tagged, parse("encap(eth_type(0x0800)),eth_type(0x8100),vlan(vid=0xa,cfi=1)"));
+    assert_eq!(tagged, parse("vlan(vid=10),eth_type(0x0800)"));
+    assert_eq!(tagged, parse("vlan(vid=10),encap(eth_type(0x0800))"));
     let net = "eth_type(0x0800),ipv4(src=10.1.2.3/24)";
     assert_eq!(parse(net), parse("eth_type(0x0800),ipv4(src=10.1.2.0/255.255.255.0)"));
     let net = "eth_type(0x86dd),ipv6(dst=fd00::1/8)";
@@ -341,7 +354,9 @@ fn validation_refuses_what_makes_no_sense_in_that_order() {
 
 #[test]
 fn every_field_has_a_place_in_the_syntax() {
-    for field in Field::ALL {
+    // The kind of a tag is said by the eth_type() before it.
+    let is_kind = |field: &&Field| Field::TAGS.iter().any(|(_, kind)| kind == field);
+    for field in Field::ALL.iter().filter(|field| !is_kind(field)) {
         assert!(GROUPS.iter().any(|group| group.has(field)), "{}", field.name);
     }
 }
@@ -351,7 +366,7 @@ fn what_is_printed_of_a_parsed_packet_matches_it() {
     let mac = crate::MacAddr([2, 0, 0, 0, 0, 1]);
     let a = "fd00::1".parse().unwrap();
     let packets = [
-        PacketBuilder::new().vlan(5).ipv6(a, a, 3).nd(135, a, &[(1, mac)]),
+        PacketBuilder::new().tag(0x88a8, 5).vlan(6).ipv6(a, a, 3).nd(135, a, &[(1, mac)]),
         PacketBuilder::new().ipv4([1, 2, 3, 4].into(), [1, 2, 3, 5].into()).tcp(1, 2),
         PacketBuilder::new().arp(1, (mac, [1; 4].into()), (mac, [2; 4].into())),
         PacketBuilder::new().next(30),
@@ -363,7 +378,7 @@ fn what_is_printed_of_a_parsed_packet_matches_it() {
             let there = GROUPS.iter().any(|group| {
                 group.has(field) && group.need.holds(&Match::new(&key, FlowMask::exact()))
             });
-            if !there && *field != Field::VLAN_TCI {
+            if !there && !Field::TAGS.iter().any(|(tci, kind)| [*tci, *kind].contains(&field)) {
                 mask.set(field, 0);
             }
         }
@@ -388,9 +403,9 @@ fn matches() -> impl Strategy<Value = Match> {
     ]);
     let part = prop_oneof![Just(u128::MAX), Just(0), any::<u128>()];
     let fields = prop::collection::vec((any::<u128>(), part), Field::ALL.len());
-    let tci = prop::sample::select(vec![0, 0xffff, 0x1000, 0x1fff, 0x0fff, 0xe000]);
-    (eth_types, protos, fields, any::<[bool; 3]>(), any::<bool>(), tci).prop_map(
-        |(eth_type, proto, fields, [typed, with_proto, nd], tagged, tci)| {
+    let tci = || prop::sample::select(vec![0, 0xffff, 0x1000, 0x1fff, 0x0fff, 0xe000]);
+    (eth_types, protos, fields, any::<[bool; 5]>(), tci(), tci()).prop_map(
+        |(eth_type, proto, fields, [typed, with_proto, nd, tagged, inner], tci, inner_tci)| {
             let mut m = Match::default();
             for (field, (value, mask)) in Field::ALL.iter().zip(fields) {
                 let value = if field.name == "in_port" { value & 1023 } else { value };
@@ -406,6 +421,7 @@ fn matches() -> impl Strategy<Value = Match> {
                 m = m.with(&Field::TP_SRC, 136).with(&Field::TP_DST, 0);
             }
             m = m.with_masked(&Field::VLAN_TCI, if tagged { 0x100a } else { 0 }, tci);
+            m = m.with_masked(&Field::INNER_TCI, if inner { 0x300b } else { 0 }, inner_tci);
             prune(m)
         },
     )
@@ -434,6 +450,13 @@ fn prune(mut m: Match) -> Match {
         if !GROUPS.iter().any(|group| group.has(&field) && group.need.holds(&m)) {
             m = m.with_masked(&field, 0, 0);
         }
+    }
+    let present = [Need::Tag, Need::TwoTags].map(|need| need.holds(&m));
+    if !present[0] {
+        m = m.with_masked(&Field::INNER_TCI, 0, 0);
+    }
+    for ((_, kind), present) in Field::TAGS.iter().zip(present) {
+        m = if present { m } else { m.with_masked(kind, 0, 0) };
     }
     // Nor values that no packet has.
     let pruned = m;

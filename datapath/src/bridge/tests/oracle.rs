@@ -12,23 +12,26 @@ use crate::{
 
 const TAG: u16 = 0x1000;
 
-/// A packet, its outer tag apart: the key has none.
+/// A packet, its tags apart: the key has none.
 struct Probe {
     key: FlowKey,
     /// Outermost last.
     tags: Vec<u16>,
-    /// It still has the tag with which it came.
-    own: bool,
+    /// So many of them came with it.
+    n_own: usize,
     /// A rule pushed too many tags: nothing is sent at all.
     full: bool,
 }
 
 impl Probe {
     fn of(mut key: FlowKey) -> Self {
-        let tci = u16::try_from(key.get(&Field::VLAN_TCI)).unwrap();
-        key.set(&Field::VLAN_TCI, 0);
-        let own = tci & TAG != 0;
-        Self { key, tags: if own { vec![tci & !TAG] } else { vec![] }, own, full: false }
+        let mut tags = Vec::new();
+        for (field, _) in Field::TAGS.into_iter().rev() {
+            let tci = u16::try_from(key.get(field)).unwrap();
+            key.set(field, 0);
+            tags.extend((tci & TAG != 0).then_some(tci & !TAG));
+        }
+        Self { key, n_own: tags.len(), tags, full: false }
     }
 
     /// As rules see it.
@@ -39,14 +42,15 @@ impl Probe {
     }
 
     fn push(&mut self, tci: u16) {
-        self.full |= self.tags.len() == 4 + usize::from(self.own);
+        self.full |= self.tags.len() == 4 + self.n_own;
         self.tags.push(tci & !TAG);
     }
 
     /// Takes the outer tag off; false when there is none.
     fn pop(&mut self) -> bool {
-        self.own &= self.tags.len() > 1;
-        self.tags.pop().is_some()
+        let popped = self.tags.pop().is_some();
+        self.n_own = self.n_own.min(self.tags.len());
+        popped
     }
 
     fn to(&self, port: PortNo) -> (PortNo, FlowKey, Vec<u16>) {
@@ -160,8 +164,9 @@ fn mixed(key: &FlowKey, mask: &FlowMask, other: &FlowKey) -> Option<FlowKey> {
     let words = key.words().iter().zip(mask.words()).zip(other.words());
     let words: Vec<_> = words.map(|((key, mask), other)| key & mask | other & !mask).collect();
     let mixed = FlowKey::from_words(words.try_into().unwrap());
-    let tci = mixed.get(&Field::VLAN_TCI);
-    (tci == 0 || tci & u128::from(TAG) != 0).then_some(mixed)
+    let [outer, inner] = Field::TAGS.map(|(tci, _)| mixed.get(tci));
+    let real = |tci| tci == 0 || tci & u128::from(TAG) != 0;
+    (real(outer) && real(inner) && (inner == 0 || outer != 0)).then_some(mixed)
 }
 
 /// Numbers that are close to each other in every way: equal, or other in a high or low bit.
@@ -175,6 +180,7 @@ fn key() -> impl Strategy<Value = FlowKey> {
         0u64..4,
         0u64..4,
         prop::sample::select(vec![0u16, 0x1000, 0x1005, 0x3005, 0x1007]),
+        prop::sample::select(vec![0u16, 0, 0x1000, 0x1005, 0x3007]),
     );
     let l3 = (
         prop::sample::select(vec![(0x0800u16, 6u8), (0x0800, 17), (0x86dd, 17), (0x0806, 1)]),
@@ -185,7 +191,7 @@ fn key() -> impl Strategy<Value = FlowKey> {
     );
     (l2, l3, near(80, 16), near(80, 16), 0u16..0x20).prop_map(
         |(
-            (port, src, dst, tci),
+            (port, src, dst, tci, inner),
             ((eth_type, proto), ip_src, ip_dst, ip6, (tos, frag)),
             sport,
             dport,
@@ -197,6 +203,7 @@ fn key() -> impl Strategy<Value = FlowKey> {
                 (&Field::ETH_SRC, mac(src).to_u64().into()),
                 (&Field::ETH_DST, mac(dst).to_u64().into()),
                 (&Field::VLAN_TCI, tci.into()),
+                (&Field::INNER_TCI, if tci == 0 { 0 } else { inner.into() }),
                 (&Field::ETH_TYPE, eth_type.into()),
                 (&Field::IP_PROTO, proto.into()),
                 (&Field::IPV4_SRC, ip_src),

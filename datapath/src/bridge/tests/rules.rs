@@ -153,6 +153,27 @@ fn tags_are_pushed_written_and_popped() {
 }
 
 #[test]
+fn below_a_stripped_tag_is_the_second_one() {
+    let mut key = tagged(packet(1), 5);
+    key.set(&Field::INNER_TCI, 0x1006);
+    let (pop, out) = (Action::PopVlan, Action::Output(PortNo(2)));
+    let second = "table=1,dl_vlan=6,actions=strip_vlan,mod_vlan_vid:9,2";
+    let switch = with(&["dl_vlan=5,actions=strip_vlan,resubmit(,1)", second]);
+    let push = Action::PushVlan { tpid: 0x8100, tci: 9 };
+    assert_eq!(actions(&switch, &key), [pop.clone(), pop.clone(), push, out.clone()]);
+    let made = switch.translate(&key, Purpose::Packet, secs(1));
+    let looked = |field| made.mask.get(field);
+    assert_eq!((looked(&Field::VLAN_TCI), looked(&Field::INNER_TCI)), (0x1fff, 0x1fff));
+    assert_eq!(actions(&switch, &tagged(packet(1), 5)), []);
+    let switch = with(&["actions=strip_vlan,mod_vlan_vid:7,2"]);
+    let vid = set(&Field::VLAN_TCI, 7, 0x0fff);
+    assert_eq!(actions(&switch, &key), [pop, vid, out], "the second tag is written to");
+    let switch = with(&["actions=strip_vlan,NORMAL"]);
+    switch.translate(&key, Purpose::Packet, secs(1));
+    assert_eq!(switch.fdb_rows(BR, secs(1)).unwrap()[0].vlan.0, 6);
+}
+
+#[test]
 fn normal_uses_the_vlan_that_rules_made() {
     let switch =
         with(&["in_port=1,actions=mod_vlan_vid:5,NORMAL", "in_port=2,actions=strip_vlan,NORMAL"]);
