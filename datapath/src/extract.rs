@@ -67,40 +67,28 @@ fn parse<'a>(
     let dst = be64(eth, 0)? >> 16;
     let src_type = be64(eth, 6)?;
     let [.., a, b] = *eth;
-    let (mut eth_type, mut tci, mut l3) = (u16::from_be_bytes([a, b]), 0, ETH_LEN);
-    let mut used = 3;
-    if let Some((outer, next)) = tag(head, l3, eth_type) {
-        words[5] = u64::from(eth_type == wire::ETH_QINQ) << 20;
-        (tci, eth_type, l3, used) = (outer, next, l3 + TAG_LEN, 6);
-        if let Some((inner, next)) = tag(head, l3, eth_type) {
-            words[5] |= u64::from(eth_type == wire::ETH_QINQ) << 21 | u64::from(inner) << 32;
-            (eth_type, l3) = (next, l3 + TAG_LEN);
-        }
-    }
-    if eth_type < wire::ETH_MIN {
-        (eth_type, l3) = snap(head, l3);
-    }
+    let eth_type = u16::from_be_bytes([a, b]);
     words[0] = u64::from(in_port.0);
-    words[1] = dst | u64::from(eth_type) << 48;
-    words[2] = src_type >> 16 | u64::from(tci) << 48;
-    let mut parsed = Parsed { words, used, layers: Layers::default() };
-    // What cannot be parsed stays absent.
-    let _ = match eth_type {
-        wire::ETH_IPV4 => parsed.ipv4(head, total, l3),
-        wire::ETH_IPV6 => parsed.ipv6(head, total, l3),
-        wire::ETH_ARP | wire::ETH_RARP => parsed.arp(head, l3),
-        _ => None,
-    };
+    words[1] = dst;
+    words[2] = src_type >> 16;
+    let mut parsed = Parsed { words, used: 3, layers: Layers::default() };
+    if is_tag(eth_type) {
+        parsed.tags(head, total, eth_type);
+    } else {
+        parsed.network(head, total, eth_type, ETH_LEN);
+    }
     Some(parsed)
 }
 
-/// The control information of a tag of this type at `at`, and the type that follows it.
+#[inline]
+fn is_tag(eth_type: u16) -> bool {
+    matches!(eth_type, wire::ETH_VLAN | wire::ETH_QINQ)
+}
+
+/// The control information of a tag at `at`, if the type says so, and the type that follows it.
 #[inline]
 fn tag(head: &[u8], at: usize, eth_type: u16) -> Option<(u16, u16)> {
-    if !matches!(eth_type, wire::ETH_VLAN | wire::ETH_QINQ) {
-        return None;
-    }
-    let [a, b, c, d] = *wire::chunk(head, at)?;
+    let [a, b, c, d] = *wire::chunk(head, at).filter(|_| is_tag(eth_type))?;
     Some((u16::from_be_bytes([a, b]) | wire::TCI_PRESENT, u16::from_be_bytes([c, d])))
 }
 
@@ -127,6 +115,39 @@ fn offset(at: usize) -> u16 {
 }
 
 impl Parsed<'_> {
+    /// At most two tags, and what is in them. Not inlined: packets without tags are not to pay for it.
+    #[inline(never)]
+    fn tags(&mut self, head: &[u8], total: usize, tpid: u16) {
+        let Some((tci, mut eth_type)) = tag(head, ETH_LEN, tpid) else {
+            return self.network(head, total, tpid, ETH_LEN);
+        };
+        let mut l3 = ETH_LEN + TAG_LEN;
+        self.used = 6;
+        self.words[2] |= u64::from(tci) << 48;
+        self.words[5] = u64::from(tpid == wire::ETH_QINQ) << 20;
+        if let Some((tci, next)) = tag(head, l3, eth_type) {
+            self.words[5] |= u64::from(eth_type == wire::ETH_QINQ) << 21 | u64::from(tci) << 32;
+            (eth_type, l3) = (next, l3 + TAG_LEN);
+        }
+        self.network(head, total, eth_type, l3);
+    }
+
+    /// The Ethertype, and the header after it at `l3`.
+    #[inline]
+    fn network(&mut self, head: &[u8], total: usize, mut eth_type: u16, mut l3: usize) {
+        if eth_type < wire::ETH_MIN {
+            (eth_type, l3) = snap(head, l3);
+        }
+        self.words[1] |= u64::from(eth_type) << 48;
+        // What cannot be parsed stays absent.
+        let _ = match eth_type {
+            wire::ETH_IPV4 => self.ipv4(head, total, l3),
+            wire::ETH_IPV6 => self.ipv6(head, total, l3),
+            wire::ETH_ARP | wire::ETH_RARP => self.arp(head, l3),
+            _ => None,
+        };
+    }
+
     /// `None` here and in the other steps: parsing stops.
     #[inline]
     fn ipv4(&mut self, head: &[u8], total: usize, l3: usize) -> Option<()> {

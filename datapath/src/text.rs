@@ -20,7 +20,7 @@ pub use check::{InvalidFlow, validate};
 pub use error::{ErrorKind, ParseError};
 pub use flow::{parse_match, print_match};
 pub use meter::parse_meter;
-pub use table::rewritable;
+pub use table::{members, rewritable};
 
 use crate::PortNo;
 

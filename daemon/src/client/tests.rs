@@ -210,6 +210,6 @@ fn flows() {
     assert_eq!(done_json(&served, &["flow", "del", "--all"])["removed"], 1);
     let (code, out, err) = xvsctl(served.scratch.path(), &["flow", "add", "bogus", "2"]);
     assert_eq!((code, out.as_str()), (1, ""));
-    let why = "parsing flow key (syntax error at bogus) (Invalid argument)";
+    let why = "parsing flow key (syntax error at bogus: not known, position 0) (Invalid argument)";
     assert_eq!(err, format!("xvsctl: {why}\n"));
 }

@@ -45,7 +45,7 @@ impl fmt::Display for ParseError {
             word => write!(f, "syntax error at {word}")?,
         }
         match kind {
-            ErrorKind::Unknown => return Ok(()),
+            ErrorKind::Unknown => write!(f, ": not known")?,
             ErrorKind::OneOf(names) => write!(f, ": want {}", names.join(", "))?,
             ErrorKind::Want(what) => write!(f, ": want {what}")?,
             ErrorKind::TooLarge(max) => write!(f, ": at most {max} is allowed")?,

@@ -64,7 +64,12 @@ impl<'a> Reader<'a, '_> {
             return Err(scan.here().error(ErrorKind::Unknown));
         }
         if !scan.take('(') {
-            return Err(name.error(ErrorKind::Unknown));
+            let is_known = name.text == "encap" || table::find(name.text).is_some();
+            return if is_known {
+                scan.here().want("\"(\"")
+            } else {
+                Err(name.error(ErrorKind::Unknown))
+            };
         }
         let is_innermost = self.depth + 1 == self.levels.len();
         let Some(level) = self.levels.get_mut(self.depth) else { return name.want(NO_THIRD) };
@@ -90,17 +95,7 @@ impl<'a> Reader<'a, '_> {
         let group = group.ok_or_else(|| name.error(ErrorKind::Unknown))?;
         level.vlan |= group.name == VLAN;
         if group.name == ETH_TYPE {
-            let mut ahead = scan.clone();
-            let word = ahead.word();
-            let tags = [wire::ETH_VLAN.into(), wire::ETH_QINQ.into()];
-            let kind = value::number(word, 0xffff).ok().filter(|kind| tags.contains(kind));
-            if let Some(kind) = kind
-                && ahead.take(')')
-                && level.tag.is_none()
-                && !is_innermost
-            {
-                *scan = ahead;
-                level.tag = Some((word, kind));
+            if !is_innermost && level.take_tag(scan) {
                 return Ok(());
             }
             level.typed = true;
@@ -152,7 +147,21 @@ impl<'a> Reader<'a, '_> {
     }
 }
 
-impl Level<'_> {
+impl<'a> Level<'a> {
+    /// Takes the rest of an `eth_type(0x8100)` if it is that of the tag.
+    fn take_tag(&mut self, scan: &mut Scanner<'a>) -> bool {
+        let mut ahead = scan.clone();
+        let word = ahead.word();
+        let tags = [wire::ETH_VLAN.into(), wire::ETH_QINQ.into()];
+        let kind = value::number(word, 0xffff).ok().filter(|kind| tags.contains(kind));
+        let Some(kind) = kind.filter(|_| self.tag.is_none() && ahead.take(')')) else {
+            return false;
+        };
+        *scan = ahead;
+        self.tag = Some((word, kind));
+        true
+    }
+
     /// What it says of its tag.
     fn finish(&self, m: Match, tci: &Field, kind: &Field) -> Result<Match, ParseError> {
         let says_tag = self.vlan && !self.whole_tag;

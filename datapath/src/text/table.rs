@@ -212,6 +212,17 @@ pub(super) fn rewriting(field: &Field, m: &Match) -> Option<&'static Group> {
     fits.or_else(|| GROUPS.iter().find(could))
 }
 
+/// All that a match can say, as `group.member`, or `group` where the member has no name; members of the second
+/// tag as `encap.group.member`.
+pub fn members() -> impl Iterator<Item = String> {
+    let members = GROUPS.iter().flat_map(|group| group.members.iter().map(move |m| (group, m)));
+    members.map(|(group, member)| {
+        let encap = if group.tag_level() == Some(1) { "encap." } else { "" };
+        let dot = if member.name.is_empty() { "" } else { "." };
+        format!("{encap}{}{dot}{}", group.name, member.name)
+    })
+}
+
 impl Group {
     /// True when a member is about this field.
     pub(super) fn has(&self, field: &Field) -> bool {

@@ -1,5 +1,7 @@
 //! Texts as Open vSwitch writes them, and parsing as the inverse of printing.
 
+mod mistakes;
+
 use proptest::prelude::*;
 
 use super::table::{GROUPS, Need};
@@ -104,54 +106,6 @@ fn other_spellings_are_accepted() {
     assert_eq!(parse(net), parse("eth_type(0x86dd) ipv6(dst=fd00::/ff00::)"));
     assert_eq!(parse(""), Match::default());
     assert_eq!(print_match(&parse("in_port(1)"), &Names), "in_port(v1),packet_type(ns=0,id=0)");
-}
-
-/// Parsing fails at `word` with a message that has `says` in it.
-fn fails(text: &str, word: &str, says: &str) {
-    let error = parse_match(text, &Names).expect_err(text);
-    assert_eq!(error.word, word, "{text}: {error}");
-    assert_eq!(text.get(error.at..error.at + word.len()), Some(word), "{text}");
-    assert!(error.to_string().contains(says), "{text}: {error}");
-}
-
-#[test]
-fn errors_name_the_word() {
-    assert_eq!(parse_match("bogus", &Names).unwrap_err().to_string(), "syntax error at bogus");
-    fails("in_port(1),bogus(1)", "bogus", "syntax error at bogus");
-    fails("in_port", "in_port", "syntax error");
-    fails("(1)", "(", "syntax error");
-    fails("in_port(7777)", "7777", "no such port");
-    fails("in_port(v9)", "v9", "no such port");
-    fails("in_port(1", "", "want \")\"");
-    fails("in_port()", ")", "want a value");
-    fails("in_port(1),in_port(2)", "in_port", "given twice");
-    fails("eth(src=02:00)", "02:00", "Ethernet address");
-    fails("eth(src=02:00:00:00:00:01,src=02:00:00:00:00:01)", "src", "given twice");
-    fails("eth(srd=02:00:00:00:00:01)", "srd", "syntax error at srd: want src, dst, position 4");
-    fails("eth(src)", ")", "want \"=\"");
-    fails("eth(src=02:00:00:00:00:01", "", "want");
-    fails("eth_type(0x10000)", "0x10000", "at most 65535");
-    fails("eth_type(0xg)", "0xg", "want a number");
-    fails("eth_type(-1)", "-1", "want a number");
-    fails("ipv4(src=10.0.0.1)", "ipv4", "needs eth_type(0x0800)");
-    fails("eth_type(0x0800/0xff00),ipv4(src=10.0.0.1)", "ipv4", "needs eth_type(0x0800)");
-    fails("eth_type(0x0800),ipv4(src=10.0.0.256)", "10.0.0.256", "IPv4 address");
-    fails("eth_type(0x0800),ipv4(src=10.0.0.1/33)", "33", "IPv4 address");
-    fails("eth_type(0x0800),ipv4(frag=maybe)", "maybe", "no, first or later");
-    fails("eth_type(0x0800),ipv4(proto=17),tcp(dst=80)", "tcp", "needs ipv4(proto=6)");
-    fails("eth_type(0x0800),ipv4(proto=6),tcp_flags(syn|foo)", "syn|foo", "TCP flags");
-    fails("eth_type(0x0800),ipv4(proto=1),icmp(type=256)", "256", "at most 255");
-    fails("eth_type(0x86dd),ipv6(proto=58),nd(target=::1)", "nd", "needs icmpv6(type=135");
-    fails("eth_type(0x86dd),ipv6(label=0x100000)", "0x100000", "at most 1048575");
-    fails("eth_type(0x8100),vlan(vid=4096),encap()", "4096", "at most 4095");
-    fails("encap(eth_type(0x0800))", "encap", "needs eth_type(0x8100)");
-    fails("eth_type(0x0800),eth_type(0x0800)", "eth_type", "given twice");
-    fails("eth_type(0x8100),eth_type(0x0800)", "0x8100", "given twice");
-    fails("tunnel(tun_id=1)", "tunnel", "not supported");
-    fails("skb_mark(0x100000000)", "0x100000000", "at most 4294967295");
-    fails("ct_state(+tracked)", "+tracked", "flags of ct_state");
-    fails("ct_state(0x100)", "0x100", "at most 255");
-    fails("packet_type(1)", "1", "want ns, id");
 }
 
 /// What is printed for what the text says.

@@ -58,6 +58,8 @@ pub(super) fn parse(
             max & !host
         }
         _ if matches!(format, Format::Port | Format::Frag) => number(word, max)?,
+        _ if is_address => one(word, format, max, ports)
+            .or_else(|_| word.want("a prefix length that fits, or an address as mask"))?,
         _ => one(word, format, max, ports)?,
     };
     Ok((value, mask))

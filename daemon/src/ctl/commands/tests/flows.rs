@@ -56,11 +56,11 @@ fn bad_flows() {
     let cases: &[(&[&str], &str)] = &[
         (
             &["dpctl/add-flow", "bogus", "2"],
-            "xvswitchd: parsing flow key (syntax error at bogus) (Invalid argument)",
+            "xvswitchd: parsing flow key (syntax error at bogus: not known, position 0) (Invalid argument)",
         ),
         (
             &["dpctl/add-flow", FLOW, "bogus()"],
-            "xvswitchd: parsing actions (syntax error at bogus) (Invalid argument)",
+            "xvswitchd: parsing actions (syntax error at bogus: not known, position 0) (Invalid argument)",
         ),
         (&["dpctl/add-flow", FLOW], "\"dpctl/add-flow\" command requires at least 2 arguments"),
         (
