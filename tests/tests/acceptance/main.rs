@@ -12,6 +12,7 @@
 mod actions;
 mod configuration;
 mod control;
+mod fields;
 mod flows;
 mod footprint;
 mod interfaces;
@@ -81,6 +82,7 @@ fn all() -> Vec<runner::Test> {
         actions::every_action_does_what_it_says,
         actions::every_field_is_rewritten_with_its_checksums,
         actions::what_cannot_work_is_refused,
+        fields::every_member_of_a_match_hits_and_misses,
         flows::one_flow_for_a_hundred_thousand_source_ports,
         flows::a_steady_flow_hits_the_table,
         wire::broken_frames_are_counted_once_each,
