@@ -119,7 +119,8 @@ settings! {
         /// and 1024 for each thread (the cores of cpu-mask).
         frames "frames": u32, Range(1024, 4_194_304), Optional 16384, Restart;
         /// Bytes of one frame, headroom included. 2048 halves the memory; packets that do not fit into
-        /// one frame then take several. Some devices truncate in zero-copy mode with 2048.
+        /// one frame then take several, which zero-copy mode does not know: with 2048 it is for an MTU of at
+        /// most 1774, on igb, igc and ixgbe 1006.
         frame_size "frame-size": u32, Either(2048, 4096), Optional 4096, Restart;
         /// Use huge pages; when there are none, the daemon says so and uses normal pages.
         hugepages "hugepages": bool, Any, Optional false, Restart;

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::link::{LinkState, max_frame_len};
 use crate::mapping::Mapping;
 use crate::ring::{Consumer, Entry, Layout, Producer};
-use crate::rx::XskRx;
+use crate::rx::{Filled, XskRx};
 use crate::socket::{Socket, SocketStats};
 use crate::sys;
 use crate::tx::XskTx;
@@ -55,6 +55,9 @@ pub(crate) struct Parts {
     pub(crate) in_force: InForce,
 }
 
+/// What the caller does with the fill ring before the socket is bound.
+pub(crate) type Prepare<'a> = &'a mut dyn FnMut(&mut Producer<u64>);
+
 /// Entries of a fill or completion ring that is required and not used.
 const UNUSED_RING: u32 = 64;
 
@@ -65,6 +68,7 @@ impl Parts {
         config: &XskConfig,
         member: Option<&Socket>,
         features: Features,
+        prepare: Prepare<'_>,
     ) -> Result<Self, Failure> {
         let socket = socket()?;
         let fd = socket.as_fd();
@@ -88,6 +92,7 @@ impl Parts {
             set_busy_poll(fd, busy_poll, &mut in_force)?;
         }
         let mut parts = Self::map(socket, config, in_force)?;
+        prepare(&mut parts.fill);
         let fd = parts.socket.as_fd();
         let address = libc::sockaddr_xdp {
             sxdp_family: libc::AF_XDP.try_into().unwrap_or_default(),
@@ -143,13 +148,15 @@ impl Parts {
     }
 
     /// Splits into the halves.
-    pub(crate) fn into_xsk(self, umem: &'static Umem, link: Arc<LinkState>) -> Result<Xsk> {
+    pub(crate) fn into_xsk(
+        self,
+        umem: &'static Umem,
+        filled: Filled,
+        link: Arc<LinkState>,
+    ) -> Result<Xsk> {
         let Self { rx, tx, fill, completion, socket, in_force } = self;
         let stats = SocketStats::of(&socket);
-        let rx = match rx {
-            Some(rx) => Some(XskRx::new(umem, (rx, fill), &in_force, Arc::clone(&socket))?),
-            None => None,
-        };
+        let rx = rx.map(|rx| XskRx::new((rx, fill), filled, &in_force, Arc::clone(&socket)));
         let tx = match tx {
             Some(tx) => {
                 Some(XskTx::new(umem, (tx, completion), &in_force, (link, Arc::clone(&socket)))?)

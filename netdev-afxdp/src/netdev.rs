@@ -8,6 +8,7 @@
 use std::fmt;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use xvs_datapath::{MAX_FRAMES, QueueId};
 
@@ -183,7 +184,7 @@ impl Netdev {
         let modes = XdpMode::ALL.into_iter().filter(|&mode| options.mode.is_none_or(|m| m == mode));
         let mut failed = None;
         for mode in modes {
-            match Opened::new(groups, options, &device, mode) {
+            match Opened::anew(groups, options, &device, mode, !steps.is_empty()) {
                 Ok(opened) => {
                     let stepped_down = (!steps.is_empty())
                         .then(|| format!("{mode} is in use because {}", steps.join("; ")));
@@ -360,13 +361,27 @@ impl Drain {
 /// A packet of more frames than one can have would be lost without a word.
 fn check_mtu(device: &Device, group: &UmemGroup) -> Result<()> {
     let frames = if group.multi_buffer() { MAX_FRAMES } else { 1 };
-    let max = max_mtu(u32::try_from(frames * group.umem().rx_room()).unwrap_or(u32::MAX));
+    let room = match group.mode() {
+        Mode::Copy => group.umem().rx_room(),
+        Mode::ZeroCopy => zero_copy_room(device.driver.as_deref(), group.umem().rx_room()),
+    };
+    let max = max_mtu(u32::try_from(frames * room).unwrap_or(u32::MAX));
     if device.mtu <= max {
         return Ok(());
     }
     let (port, frames) = (device.name.clone(), u32::try_from(frames).unwrap_or(u32::MAX));
     Err(Error::MtuTooLarge { port, mtu: device.mtu, max, frames })
 }
+
+/// How much of `room` bytes a device fills: it knows buffer sizes in whole KiB or, at best, in units of 128 bytes,
+/// and cuts a longer packet without a word.
+fn zero_copy_room(driver: Option<&str>, room: usize) -> usize {
+    let unit = if matches!(driver, Some("igb" | "igc" | "ixgbe")) { 1024 } else { 128 };
+    room / unit * unit
+}
+
+/// An idle queue is free this long after its socket was closed.
+const RELEASED_WITHIN: Duration = Duration::from_secs(1);
 
 /// An attempt in one mode.
 struct Opened {
@@ -377,6 +392,25 @@ struct Opened {
 }
 
 impl Opened {
+    /// After another attempt the queues that it had bound come free only by and by.
+    fn anew(
+        groups: &mut UmemGroups,
+        options: &NetdevOptions<'_>,
+        device: &Device,
+        mode: XdpMode,
+        again: bool,
+    ) -> Result<Self> {
+        let start = Instant::now();
+        loop {
+            match Self::new(groups, options, device, mode) {
+                Err(Error::QueueBusy { .. }) if again && start.elapsed() < RELEASED_WITHIN => {
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
     fn new(
         groups: &mut UmemGroups,
         options: &NetdevOptions<'_>,

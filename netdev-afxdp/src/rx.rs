@@ -48,6 +48,39 @@ pub struct XskRx {
     socket: Arc<Socket>,
 }
 
+/// The frames that a fill ring has when its socket is bound, if any. In zero-copy mode there must be some: a device
+/// that finds none receives nothing, so it never interrupts, and nobody tells it when there are some (igb).
+#[derive(Debug)]
+pub(crate) struct Filled {
+    lent: Lent,
+    stats: Arc<RxStats>,
+}
+
+impl Filled {
+    /// None.
+    pub(crate) fn none(umem: &'static Umem) -> Result<Self> {
+        let stats = Arc::default();
+        Ok(Self { lent: Lent::to_rx(umem, &stats)?, stats })
+    }
+
+    /// Puts `n` frames into the ring, as far as there are any.
+    pub(crate) fn fill(&mut self, ring: &mut Producer<u64>, n: u32) {
+        let mut cache = FrameCache::new(self.lent.umem(), 0);
+        for _ in 0..ring.free(n).min(n) {
+            let Some(frame) = cache.take() else { break };
+            ring.put(self.lent.lend(frame));
+        }
+        ring.submit();
+        self.stats.filled.set(u64::from(self.lent.count()));
+    }
+
+    /// Takes them back, as the socket was not bound.
+    pub(crate) fn undo(self) {
+        self.stats.filled.set(0);
+        self.lent.reclaim();
+    }
+}
+
 /// What lies next in the rx ring.
 enum Next {
     /// Nothing, or not all of a packet.
@@ -60,16 +93,15 @@ enum Next {
 
 impl XskRx {
     pub(crate) fn new(
-        umem: &'static Umem,
         (rx, fill): (Consumer<Desc>, Producer<u64>),
+        filled: Filled,
         in_force: &InForce,
         socket: Arc<Socket>,
-    ) -> Result<Self> {
+    ) -> Self {
         let &InForce { zero_copy, busy_poll_us, .. } = in_force;
         let busy_poll = matches!(busy_poll_us, Tunable::InForce(_));
-        let stats = Arc::new(RxStats::default());
-        let lent = Lent::to_rx(umem, &stats)?;
-        Ok(Self {
+        let Filled { lent, stats } = filled;
+        Self {
             rx,
             fill,
             lent,
@@ -80,7 +112,7 @@ impl XskRx {
             uncut: None,
             stats,
             socket,
-        })
+        }
     }
 
     /// Its counters.

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::link::LinkState;
 use crate::ring::memory::pair;
 use crate::ring::{Consumer, Producer};
-use crate::rx::XskRx;
+use crate::rx::{Filled, XskRx};
 use crate::socket::Socket;
 use crate::tx::XskTx;
 use crate::umem::Umem;
@@ -45,7 +45,8 @@ pub fn port(umem: &'static Umem, ring: u32) -> Result<(XskRx, XskTx, Wire)> {
     let (completion, completed) = pair::<u64>(ring, 0)?;
     let in_force = InForce { tx_budget: 256, tx_metadata: true, ..InForce::default() };
     let link = Arc::new(LinkState::new(true, 1500));
-    let rx_half = XskRx::new(umem, (received, to_fill), &in_force, Arc::clone(&socket))?;
+    let rx_half =
+        XskRx::new((received, to_fill), Filled::none(umem)?, &in_force, Arc::clone(&socket));
     let tx_half = XskTx::new(umem, (to_send, completed), &in_force, (link, socket))?;
     let wire = Wire { umem, rx, fill, tx, completion, _peer: peer };
     Ok((rx_half, tx_half, wire))

@@ -14,8 +14,8 @@ use crate::abi::DEFAULT_TX_BUDGET;
 use crate::bind::{Failure, Features, Parts};
 use crate::error::{Error, Result};
 use crate::link::LinkState;
-use crate::ring::MAX_RING;
-use crate::rx::XskRx;
+use crate::ring::{MAX_RING, Producer};
+use crate::rx::{Filled, XskRx};
 use crate::socket::{Socket, SocketStats};
 use crate::sys;
 use crate::tx::XskTx;
@@ -166,6 +166,11 @@ impl UmemGroup {
         self.umem
     }
 
+    /// How its sockets move packets.
+    pub(crate) fn mode(&self) -> Mode {
+        self.mode
+    }
+
     /// Whether its sockets have packets of several frames, as far as is known.
     pub(crate) fn multi_buffer(&self) -> bool {
         self.found.multi_buffer
@@ -179,19 +184,19 @@ impl UmemGroup {
     pub fn open(&mut self, config: &XskConfig, link: Arc<LinkState>) -> Result<Xsk> {
         check(config)?;
         self.members.retain(|member| member.socket.strong_count() > 0);
-        let parts = self.bind(config)?;
+        let (parts, filled) = self.bind(config)?;
         let InForce { multi_buffer, tx_metadata, .. } = parts.in_force;
         self.found = Features { multi_buffer, tx_metadata };
         let socket = Arc::downgrade(&parts.socket);
         self.members.push(Member { socket, ifindex: config.ifindex, queue: config.queue });
-        parts.into_xsk(self.umem, link)
+        parts.into_xsk(self.umem, filled, link)
     }
 
     /// Joins a member, or registers the memory if there is none. A member whose device is gone is
     /// bound no more, and the kernel refuses it.
-    fn bind(&self, config: &XskConfig) -> Result<Parts> {
+    fn bind(&self, config: &XskConfig) -> Result<(Parts, Filled)> {
         for member in self.members.iter().filter_map(|member| member.socket.upgrade()) {
-            match Parts::bind((self.umem, self.mode), config, Some(&member), self.found) {
+            match self.attempt(config, Some(&member), self.found) {
                 Err(Failure::Bind(libc::EBADF)) => {}
                 Err(failure) => return Err(self.explain(config, failure)),
                 Ok(parts) => return Ok(parts),
@@ -199,7 +204,7 @@ impl UmemGroup {
         }
         let mut features = self.wanted;
         loop {
-            match Parts::bind((self.umem, self.mode), config, None, features) {
+            match self.attempt(config, None, features) {
                 Err(Failure::Register(libc::EINVAL)) if features.tx_metadata => {
                     features.tx_metadata = false;
                 }
@@ -208,6 +213,25 @@ impl UmemGroup {
                 }
                 Err(failure) => return Err(self.explain(config, failure)),
                 Ok(parts) => return Ok(parts),
+            }
+        }
+    }
+
+    /// One attempt; in zero-copy mode with frames to receive into.
+    fn attempt(
+        &self,
+        config: &XskConfig,
+        member: Option<&Socket>,
+        features: Features,
+    ) -> Result<(Parts, Filled), Failure> {
+        let mut filled = Filled::none(self.umem)?;
+        let n = if self.mode == Mode::ZeroCopy { config.rx_ring } else { 0 };
+        let mut prepare = |ring: &mut Producer<u64>| filled.fill(ring, n);
+        match Parts::bind((self.umem, self.mode), config, member, features, &mut prepare) {
+            Ok(parts) => Ok((parts, filled)),
+            Err(failure) => {
+                filled.undo();
+                Err(failure)
             }
         }
     }
@@ -266,7 +290,9 @@ pub(crate) fn is_bindable(ifindex: u32, queue: QueueId) -> bool {
     };
     let features = Features { multi_buffer: false, tx_metadata: false };
     let umem = Umem::new(&UmemConfig { frames: 64, ..UmemConfig::default() });
-    umem.is_ok_and(|umem| Parts::bind((&umem, Mode::Copy), &config, None, features).is_ok())
+    umem.is_ok_and(|umem| {
+        Parts::bind((&umem, Mode::Copy), &config, None, features, &mut |_| ()).is_ok()
+    })
 }
 
 fn check(config: &XskConfig) -> Result<()> {

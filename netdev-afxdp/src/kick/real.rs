@@ -211,7 +211,7 @@ impl Wire {
             let end = Instant::now() + Duration::from_secs(10);
             loop {
                 // The queue of a socket that was closed is free a little later.
-                match Parts::bind((umem, Mode::Copy), &config, None, features) {
+                match Parts::bind((umem, Mode::Copy), &config, None, features, &mut |_| ()) {
                     Ok(parts) => return Ok(parts),
                     Err(_) if Instant::now() < end => std::thread::sleep(Duration::from_millis(5)),
                     Err(_) => panic!("cannot bind to {device}"),

@@ -48,7 +48,8 @@ fn rig(start: u32) -> Rig {
     let umem = Umem::create(config).unwrap();
     let ((rx, to_half), (fill, from_half)) = (pair::<Desc>(RING, start), pair::<u64>(RING, start));
     let socket = Arc::new(Socket::new(File::open("/dev/null").unwrap().into()));
-    let half = XskRx::new(umem, (to_half, fill), &InForce::default(), socket).unwrap();
+    let filled = Filled::none(umem).unwrap();
+    let half = XskRx::new((to_half, fill), filled, &InForce::default(), socket);
     let kernel = Kernel { rx, fill: from_half };
     let mut rig = Rig { half, kernel, cache: FrameCache::new(umem, 0), batch: PacketBatch::new(8) };
     rig.half.refill(&mut rig.cache);
@@ -267,4 +268,17 @@ fn the_fill_ring_is_topped_up_as_soon_as_there_are_frames() {
     assert_eq!(rig.half.stats().filled.get(), u64::from(RING));
     taken.into_iter().for_each(|frame| rig.cache.put(frame));
     assert_eq!(rig.balance(), (256, 256));
+}
+
+#[test]
+fn frames_filled_before_the_bind_are_counted_and_come_back() {
+    let umem = Umem::create(UmemConfig { frames: 256, ..UmemConfig::default() }).unwrap();
+    let (mut ring, mut kernel) = pair::<u64>(RING, 0);
+    let mut filled = Filled::none(umem).unwrap();
+    filled.fill(&mut ring, RING);
+    assert_eq!(kernel.available(u32::MAX), RING);
+    assert_eq!(umem.ledger().filled, u64::from(RING));
+    assert_eq!(umem.ledger().at_rest(), 256);
+    filled.undo();
+    assert_eq!((umem.ledger().pool, umem.ledger().halves), (256, 0));
 }

@@ -72,7 +72,8 @@ impl Rig {
                 };
                 let umem = Umem::create(UmemConfig { frames: 256, ..UmemConfig::default() });
                 let features = Features { multi_buffer: false, tx_metadata: false };
-                let parts = Parts::bind((umem.unwrap(), Mode::Copy), &config, None, features);
+                let parts =
+                    Parts::bind((umem.unwrap(), Mode::Copy), &config, None, features, &mut |_| ());
                 Ok((parts.ok().unwrap(), program.unwrap()))
             })
             .unwrap();
