@@ -95,6 +95,7 @@ impl Switchd {
             ..PortInfo::default()
         };
         let in_force = port.queues().first().map(|queue| &queue.in_force);
+        info.zero_copy = in_force.map(|in_force| in_force.zero_copy);
         values::show(&mut info, settings, in_force, self.running.pmd.batch_size);
         match &port.state {
             State::Waiting(waiting) => {

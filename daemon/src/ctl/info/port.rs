@@ -171,6 +171,8 @@ pub struct PortInfo {
     pub stepped_down: Option<String>,
     /// Which VLAN tags are not seen, and how to see them.
     pub hidden_tags: Option<String>,
+    /// By the kernel's word (XDP_OPTIONS) its sockets are zero-copy.
+    pub zero_copy: Option<bool>,
     /// Receive queues.
     pub n_rxq: u32,
     /// The first of them.

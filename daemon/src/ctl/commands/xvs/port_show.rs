@@ -54,6 +54,7 @@ fn settings(port: &PortInfo, out: &mut dyn fmt::Write) -> fmt::Result {
     if let Some(why) = &port.hidden_tags {
         row(out, "hidden-tags", why)?;
     }
+    row(out, "zero-copy", known(port.zero_copy.map(|on| if on { "yes" } else { "no" })))?;
     row(out, "n-rxq", port.n_rxq)?;
     row(out, "start-queue", port.start_queue)?;
     row(out, "rx-ring", port.rx_ring)?;
