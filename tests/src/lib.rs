@@ -14,6 +14,7 @@ pub mod frame;
 pub mod iperf;
 pub mod ledger;
 pub mod ns;
+pub mod numbered;
 pub mod ping;
 pub mod proc;
 pub mod raw;

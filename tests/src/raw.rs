@@ -68,17 +68,24 @@ impl RawSocket {
         let start = Instant::now();
         let mut buffer = vec![0; 65_600];
         while start.elapsed() < limit {
-            match recv(self.0.as_raw_fd(), &mut buffer, MsgFlags::empty()) {
-                Ok(length) => {
-                    let frame = buffer.get(..length).unwrap_or_default();
-                    if wanted(frame) {
-                        return Ok(Some(frame.to_vec()));
-                    }
-                }
-                Err(Errno::EAGAIN | Errno::EINTR) => {}
-                Err(error) => return Err(Error::io("receive a frame")(error)),
+            if let Some(frame) = self.next(&mut buffer)?
+                && wanted(frame)
+            {
+                return Ok(Some(frame.to_vec()));
             }
         }
         Ok(None)
+    }
+
+    /// The next frame of any kind, read into `buffer`, if one comes within 20 ms.
+    ///
+    /// # Errors
+    /// When the interface went away.
+    pub fn next<'a>(&self, buffer: &'a mut [u8]) -> Result<Option<&'a [u8]>> {
+        match recv(self.0.as_raw_fd(), buffer, MsgFlags::empty()) {
+            Ok(length) => Ok(buffer.get(..length)),
+            Err(Errno::EAGAIN | Errno::EINTR) => Ok(None),
+            Err(error) => Err(Error::io("receive a frame")(error)),
+        }
     }
 }

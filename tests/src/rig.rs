@@ -2,9 +2,11 @@
 //! interfaces become ports. All interfaces keep their default ethtool settings: whoever needs offloads off
 //! is not fit for the rig.
 
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
-use crate::{Result, ns::Netns, ping::Ping, scratch::Scratch, wait_until};
+use crate::{Result, ns::Netns, ping::Ping, proc, scratch::Scratch, wait_until};
 
 /// IPv4 address of the first host.
 pub const C1: &str = "10.1.1.1";
@@ -84,6 +86,43 @@ impl Rig {
             [(&rig.c1, "e0"), (&rig.c2, "e0"), (&rig.dut, "v1"), (&rig.dut, "v2")]
         {
             ns.run(&format!("ethtool -L {interface} rx 4 tx 4"))?;
+        }
+        Ok(rig)
+    }
+
+    /// Of each name, its pair of network cards joined by a cable, such as those of `tests/vm/boot`: `NAME0` for
+    /// the switch, `NAME1` for the host. `veth` is a new veth pair, `v2` for the switch and `e0` for the host.
+    ///
+    /// # Errors
+    /// When there is no such card, or `ip` refuses.
+    pub fn cards(first: &str, second: &str) -> Result<Self> {
+        let scratch = Scratch::new()?;
+        let mut rig = Self {
+            c1: Netns::new(&scratch, "c1")?,
+            c2: Netns::new(&scratch, "c2")?,
+            dut: Netns::new(&scratch, "dut")?,
+            ports: Vec::new(),
+            scratch,
+        };
+        for (n, name) in (1..).zip([first, second]) {
+            if name == "veth" {
+                rig.wire(n, "")?;
+                rig.ports.push(PortSpec::new(&format!("v{n}"), ""));
+                continue;
+            }
+            let host = if n == 1 { &rig.c1 } else { &rig.c2 };
+            for (end, ns) in [&rig.dut, host].into_iter().enumerate() {
+                let card = format!("{name}{end}");
+                // A namespace that ends gives its cards back a little later.
+                wait_until(&card, Duration::from_secs(10), || {
+                    Ok(Path::new("/sys/class/net").join(&card).exists().then_some(()))
+                })?;
+                proc::run(Command::new("ip").args(["link", "set", &card, "netns", ns.name()]))?;
+                // A host has addresses beside that of its card.
+                let promiscuous = if end == 1 { "promisc on" } else { "" };
+                ns.ip(&format!("link set {card} mtu 1500 {promiscuous} up"))?;
+            }
+            rig.ports.push(PortSpec::new(&format!("{name}0"), ""));
         }
         Ok(rig)
     }

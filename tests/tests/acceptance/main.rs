@@ -26,6 +26,7 @@ mod slow_link;
 mod traffic;
 mod transmit;
 mod wire;
+mod zero_copy;
 
 use std::process::ExitCode;
 
@@ -118,7 +119,7 @@ fn all() -> Vec<runner::Test> {
         jumbo::udp_left_to_be_cut_is_counted,
         jumbo::a_lowered_mtu_is_followed,
     ];
-    plain.into_iter().chain(queues).chain(large).chain(timing()).collect()
+    in_machine().into_iter().chain(plain).chain(queues).chain(large).chain(timing()).collect()
 }
 
 /// Those that measure time.
@@ -149,8 +150,24 @@ fn timing() -> Vec<runner::Test> {
     let long = tests![Long:
         transmit::tcp_goes_on_while_neighbours_are_forgotten,
         interfaces::two_hundred_reloads_leak_nothing,
+        zero_copy::on_emulated_cards_in_full,
     ];
     timing.into_iter().chain(long).collect()
+}
+
+/// Tests inside the virtual machine, and the one that starts it.
+fn in_machine() -> Vec<runner::Test> {
+    let start = tests![Alone: zero_copy::on_emulated_cards];
+    let inside = tests![InMachine:
+        zero_copy::a_zero_copy_and_a_copy_port_forward_to_each_other,
+        zero_copy::two_zero_copy_ports_forward_to_each_other,
+        zero_copy::without_zero_copy_it_steps_down_and_says_why,
+        zero_copy::frames_that_do_not_fit_are_not_cut,
+        zero_copy::a_zero_copy_port_comes_and_goes,
+        zero_copy::killed_it_starts_again,
+        zero_copy::asleep_it_forwards_within_the_bound,
+    ];
+    start.into_iter().chain(inside).collect()
 }
 
 /// A number at a place in JSON; 0 when there is none.

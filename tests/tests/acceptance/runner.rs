@@ -15,8 +15,12 @@ pub(crate) enum Kind {
     Plain,
     /// It measures time: after the plain ones, alone.
     Timing,
-    /// As timing, and only with `--long`.
+    /// After the plain ones, alone and once.
+    Alone,
+    /// As alone, and only with `--long`.
     Long,
+    /// Only inside the machine of `tests/vm/boot`, alone.
+    InMachine,
 }
 
 /// One acceptance test.
@@ -54,6 +58,7 @@ pub(crate) fn on(make: fn() -> Result<Rig>, body: impl FnOnce(&Rig) -> Result<()
 #[derive(Default)]
 struct Options {
     long: bool,
+    in_machine: bool,
     list: bool,
     counts: Option<PathBuf>,
     filters: Vec<String>,
@@ -66,6 +71,7 @@ impl Options {
         while let Some(word) = words.next() {
             match word.as_str() {
                 "--long" => options.long = true,
+                "--in-machine" => options.in_machine = true,
                 "--list" => options.list = true,
                 "--counts" => options.counts = words.next().map(PathBuf::from),
                 // What cargo hands to every test program.
@@ -78,6 +84,7 @@ impl Options {
 
     fn wants(&self, test: &Test) -> bool {
         (self.long || test.kind != Kind::Long)
+            && self.in_machine == (test.kind == Kind::InMachine)
             && (self.filters.is_empty() || self.filters.iter().any(|part| test.name.contains(part)))
     }
 }
