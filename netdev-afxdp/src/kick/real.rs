@@ -336,7 +336,7 @@ impl Both {
             Op::Hold(limit) => {
                 if self.wire.link == Link::Slow {
                     self.release();
-                    let tbf = format!("rate 160bit burst {TOKENS}b limit {limit}");
+                    let tbf = format!("rate 8bit burst {TOKENS}b limit {limit}");
                     self.wire.queue("change", &tbf);
                     assert!(self.wire.beside.send(&[0; TOKENS - 1]).unwrap());
                     self.others += 1;
@@ -359,13 +359,16 @@ impl Both {
         }
     }
 
-    /// What left the simulated device arrives at the real far end.
+    /// What left the simulated device arrives at the real far end, and then comes back.
     fn settle(&mut self) {
         let expected = self.sim.delivered + self.others;
+        let completed = self.sim.count(Owner::CompletionRing);
         let end = Instant::now() + Duration::from_secs(2);
         loop {
             let arrived = self.wire.arrived();
-            if arrived == expected {
+            let back = self.real.completion.available(u32::MAX) as usize;
+            // A pass says what is wrong with completions.
+            if arrived == expected && (back >= completed || Instant::now() > end) {
                 return;
             }
             let late = arrived > expected || Instant::now() > end;
