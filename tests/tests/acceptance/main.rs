@@ -109,7 +109,12 @@ fn all() -> Vec<runner::Test> {
         queues::four_receive_queues_over_two_threads,
         queues::queues_before_the_first_stay_with_the_host,
     ];
-    let large = tests![Plain:
+    in_machine().into_iter().chain(plain).chain(queues).chain(large()).chain(timing()).collect()
+}
+
+/// Packets larger than a frame.
+fn large() -> Vec<runner::Test> {
+    tests![Plain:
         jumbo::what_is_left_to_be_cut_is_cut_in_generic_mode,
         jumbo::what_is_left_to_be_cut_in_a_tunnel_is_cut_too,
         jumbo::jumbo_frames_pass_in_every_mode,
@@ -118,8 +123,8 @@ fn all() -> Vec<runner::Test> {
         jumbo::what_exceeds_the_output_mtu_is_counted,
         jumbo::udp_left_to_be_cut_is_counted,
         jumbo::a_lowered_mtu_is_followed,
-    ];
-    in_machine().into_iter().chain(plain).chain(queues).chain(large).chain(timing()).collect()
+    ]
+    .to_vec()
 }
 
 /// Those that measure time.

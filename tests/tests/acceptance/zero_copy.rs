@@ -30,7 +30,7 @@ fn boot(arguments: &[&str]) -> Result<()> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("vm/boot");
     let myself = std::env::current_exe().map_err(Error::io("find myself"))?;
     let mut command = proc::tethered(&script.to_string_lossy());
-    command.args(["--limit", "1500"]).arg(myself).arg("--in-machine").args(arguments);
+    command.args(["--limit", "3600"]).arg(myself).arg("--in-machine").args(arguments);
     let output = command.stdin(Stdio::null()).output().map_err(Error::io("start tests/vm/boot"))?;
     let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
     match output.status.code() {
