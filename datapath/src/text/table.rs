@@ -183,7 +183,8 @@ pub(super) const TCI: &str = "tci";
 pub(super) const ETH_TYPE: &str = "eth_type";
 
 /// Fields of Open vSwitch that are not accepted at all.
-pub(super) const UNSUPPORTED: &[&str] = &["tunnel", "mpls", "nsh", "ct_tuple4", "ct_tuple6"];
+pub(super) const UNSUPPORTED: &[&str] =
+    &["tunnel", "mpls", "nsh", "nd_ext", "ct_tuple4", "ct_tuple6"];
 
 /// What `set()` may name: header and member, as `("ipv4", "ttl")`.
 pub fn rewritable() -> impl Iterator<Item = (&'static str, &'static str)> {

@@ -31,6 +31,10 @@ const COMMANDS: &[(&[&str], &[&str])] = &[
     (&["dpctl/add-flow", FLOW, "2"], &[]),
     (&["dpctl/dump-flows"], &["src=02:00:00:00:00:99", "10.7.7.7"]),
     (&["dpctl/del-flow", FLOW], &[]),
+    // As its manual page writes it, which Open vSwitch itself refuses.
+    (&["dpctl/add-flow", "in_port(1),eth(),eth_type(0x0806)", "2"], &[]),
+    (&["dpctl/dump-flows"], &["in_port(1),packet_type(ns=0,id=0),eth_type(0x0806), packets:"]),
+    (&["dpctl/del-flow", "in_port(1),eth(),eth_type(0x0806)"], &[]),
     (&["dpctl/add-if", "netdev@xvs-netdev", "v3,type=afxdp"], &[]),
     (&["dpctl/show"], &["v3 (afxdp: "]),
     (&["dpctl/del-if", "netdev@xvs-netdev", "v3"], &[]),

@@ -193,6 +193,37 @@ pub(crate) fn every_member_of_a_match_hits_and_misses() -> Result<()> {
     })
 }
 
+/// Rules look at the outer tag, and once that is gone at the next.
+pub(crate) fn rules_see_the_second_tag_once_the_first_is_stripped() -> Result<()> {
+    on(Rig::pair, |rig| {
+        let daemon = Daemon::start(rig, &Setup::new(rig))?;
+        rig.wait_forwarding(Duration::from_secs(5))?;
+        let to = rig.c2.enter(|| RawSocket::open("e0"))?;
+        let from = rig.c1.enter(|| RawSocket::open("e0"))?;
+        for rule in ["priority=1,actions=NORMAL", "table=1,priority=1,actions=NORMAL"] {
+            daemon.ctl(&["rule", "add", "br0", rule])?;
+        }
+        // The kernel takes the outer tag off before a packet socket sees the frame.
+        let inner = [&[0x81, 0, 0xa0, 20], &udp4()[12..20]].concat();
+        let mut short_lived = udp4()[12..23].to_vec();
+        short_lived[10] = 7;
+        for (rule, want) in [
+            ("dl_vlan=11,actions=drop", inner),
+            ("dl_vlan=10,actions=strip_vlan,resubmit(,1)", udp4()[12..23].to_vec()),
+            ("table=1,ip,dl_vlan=20,actions=strip_vlan,mod_nw_ttl:7,output:2", short_lived),
+        ] {
+            daemon.ctl(&["rule", "add", "br0", &format!("priority=20,{rule}")])?;
+            wait_until(&format!("what {rule} makes"), Duration::from_secs(3), || {
+                from.send(&twice_q())?;
+                let ours = |frame: &[u8]| frame.get(6..12) == Some(&SRC[..]);
+                let came = to.receive(Duration::from_millis(200), ours)?.unwrap_or_default();
+                Ok((came.get(12..12 + want.len()) == Some(&want[..])).then_some(()))
+            })?;
+        }
+        daemon.stop()
+    })
+}
+
 struct Hosts {
     first: RawSocket,
     second: RawSocket,

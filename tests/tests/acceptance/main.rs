@@ -84,6 +84,7 @@ fn all() -> Vec<runner::Test> {
         actions::every_field_is_rewritten_with_its_checksums,
         actions::what_cannot_work_is_refused,
         fields::every_member_of_a_match_hits_and_misses,
+        fields::rules_see_the_second_tag_once_the_first_is_stripped,
         flows::one_flow_for_a_hundred_thousand_source_ports,
         flows::a_steady_flow_hits_the_table,
         wire::broken_frames_are_counted_once_each,
