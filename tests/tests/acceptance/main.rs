@@ -10,6 +10,7 @@
 )]
 
 mod actions;
+mod cases;
 mod configuration;
 mod control;
 mod fields;
@@ -110,7 +111,8 @@ fn all() -> Vec<runner::Test> {
         queues::four_receive_queues_over_two_threads,
         queues::queues_before_the_first_stay_with_the_host,
     ];
-    in_machine().into_iter().chain(plain).chain(queues).chain(large()).chain(timing()).collect()
+    let tests = in_machine().into_iter().chain(plain).chain(queues).chain(large());
+    tests.chain([cases::TEST]).chain(timing()).collect()
 }
 
 /// Packets larger than a frame.
@@ -135,6 +137,7 @@ fn timing() -> Vec<runner::Test> {
         jumbo::jumbo_frames_share_a_slow_link,
         jumbo::segments_share_a_slow_link,
         transmit::overload_then_silence_then_ping,
+        transmit::tcp_goes_on_while_neighbours_are_forgotten,
         slow_link::a_ping_overtakes_an_overload,
         slow_link::a_sparse_flow_is_neither_lost_nor_late,
         slow_link::bulk_flows_share_evenly,
@@ -154,7 +157,6 @@ fn timing() -> Vec<runner::Test> {
         footprint::asleep_it_takes_less_than_two_percent,
     ];
     let long = tests![Long:
-        transmit::tcp_goes_on_while_neighbours_are_forgotten,
         interfaces::two_hundred_reloads_leak_nothing,
         zero_copy::on_emulated_cards_in_full,
     ];
