@@ -98,6 +98,17 @@ pub(crate) fn execute<P: Packet, C: CopyPacket<P>>(
     if let [Action::Output(port)] = actions {
         return sink.outputs.send_all(*port, packets, &sink.stats.drops);
     }
+    execute_each(actions, packets, passage, sink);
+}
+
+/// The same, for any list.
+#[inline(never)]
+fn execute_each<P: Packet, C: CopyPacket<P>>(
+    actions: &[Action],
+    packets: impl Iterator<Item = P>,
+    passage: Passage,
+    sink: &mut Sink<'_, P, C>,
+) {
     // What only changes the packet after its last use is left out.
     let end = actions.iter().rposition(Action::has_effect).map_or(0, |last| last + 1);
     let actions = actions.get(..end).unwrap_or_default();

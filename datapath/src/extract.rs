@@ -32,31 +32,31 @@ struct Parsed<'a> {
 ///
 /// # Errors
 /// [`DropReason::Malformed`] when the first frame has fewer than 14 bytes.
-#[inline]
+#[inline(never)]
 pub fn extract<P: Packet>(packet: &mut P, in_port: PortNo) -> Result<FlowKey, DropReason> {
     let mut key = FlowKey::default();
     extract_into(&mut key, packet, in_port)?;
     Ok(key)
 }
 
-/// The same without copying the key.
-#[inline]
+/// The same without copying the key, and inlined wherever it is called: that is once, on the packet path.
+#[inline(always)]
 pub(crate) fn extract_into<P: Packet>(
     key: &mut FlowKey,
     packet: &mut P,
     in_port: PortNo,
 ) -> Result<(), DropReason> {
     let (head, total) = (packet.head(), packet.len());
-    let layers = key.fill(|words| {
-        let parsed = parse(words, head, total, in_port)?;
-        Some((parsed.used, parsed.layers))
-    });
-    packet.set_layers(layers.ok_or(DropReason::Malformed)?);
+    let Some(Parsed { used, layers, .. }) = parse(key.clear(), head, total, in_port) else {
+        return Err(DropReason::Malformed);
+    };
+    key.trim(used);
+    packet.set_layers(layers);
     Ok(())
 }
 
 /// `head` is the first frame of a packet of `total` bytes; `words` are zero.
-#[inline]
+#[inline(always)]
 fn parse<'a>(
     words: &'a mut [u64; N_WORDS],
     head: &[u8],
@@ -149,7 +149,7 @@ impl Parsed<'_> {
     }
 
     /// `None` here and in the other steps: parsing stops.
-    #[inline]
+    #[inline(always)]
     fn ipv4(&mut self, head: &[u8], total: usize, l3: usize) -> Option<()> {
         let ip: &[u8; IPV4_LEN] = wire::chunk(head, l3)?;
         let ihl = usize::from(ip[0] & 15) * 4;
@@ -200,7 +200,7 @@ impl Parsed<'_> {
     }
 
     /// `bytes` is the first frame up to the end of the IP packet.
-    #[inline]
+    #[inline(always)]
     fn transport(&mut self, bytes: &[u8], l4: usize, proto: u8) -> Option<()> {
         let ports = match proto {
             proto::UDP => wire::chunk::<8>(bytes, l4)?.first_chunk()?,

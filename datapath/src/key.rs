@@ -196,31 +196,28 @@ impl FlowKey {
     /// From raw words; `used` is worked out.
     #[must_use]
     pub fn from_words(words: [u64; N_WORDS]) -> Self {
-        let mut key = Self::default();
-        // The closure always sets them.
-        let _ = key.fill(|own| {
-            *own = words;
-            Some((N_WORDS, ()))
-        });
+        let mut key = Self { words, used: 0 };
+        key.trim(N_WORDS);
         key
     }
 
-    /// Makes it anew in its place: `f` sets words, which are zero, and returns a bound at and beyond
-    /// which it has set none, and something to hand on.
+    /// Its words, all zero now, to be set; then it needs [`trim`](Self::trim).
     #[inline]
-    pub(crate) fn fill<R>(
-        &mut self,
-        f: impl FnOnce(&mut [u64; N_WORDS]) -> Option<(usize, R)>,
-    ) -> Option<R> {
+    pub(crate) const fn clear(&mut self) -> &mut [u64; N_WORDS] {
         self.words = [0; N_WORDS];
-        let (mut used, result) = f(&mut self.words)?;
+        &mut self.words
+    }
+
+    /// Works out how many words are used; none at and beyond `bound` is set.
+    #[inline]
+    pub(crate) fn trim(&mut self, bound: usize) {
+        let mut used = bound;
         while used > 3 && self.words.get(used - 1).is_none_or(|&word| word == 0) {
             used -= 1;
         }
         #[allow(clippy::cast_possible_truncation, reason = "at most N_WORDS")]
         let used = used as u8;
         self.used = used;
-        Some(result)
     }
 
     /// All words; those from [`used`](Self::used) on are zero.

@@ -196,14 +196,18 @@ impl Datapath {
         }
         self.stats.rx_packets.add(batch.len() as u64);
         self.stats.rx_bytes.add(tally.bytes);
-        self.count(&tally);
+        // Remembering the packet before is the smallest exact-match cache.
+        self.stats.emc_hits.add(tally.emc_hits + tally.repeats);
+        self.stats.megaflow_hits.add(tally.megaflow_hits);
+        self.stats.masked_lookups.add(tally.visited);
         self.execute_runs(in_port, batch.drain(), Passage::default(), env);
         while let Some((packet, passage)) = env.outputs.next_again() {
             self.process_again(in_port, packet, passage, env);
         }
     }
 
-    /// Looks a packet up once more, after `recirc()`.
+    /// Looks a packet up once more, after `recirc()`; in the classifier only, so that the caches are the
+    /// packets' own that come from ports, and their code is in one place.
     #[cold]
     fn process_again<P: Packet, C: CopyPacket<P>, U: Upcall + ?Sized>(
         &mut self,
@@ -218,23 +222,16 @@ impl Datapath {
             Ok(mut key) => {
                 key.set(&Field::RECIRC_ID, passage.recirc_id.into());
                 key.set(&Field::DP_HASH, passage.dp_hash.into());
-                let mut tally = Tally::default();
-                let found = self.find(&key, &mut tally);
-                self.count(&tally);
-                let found = found.unwrap_or_else(|| self.miss(&key, n_bytes, env.upcall, env.now));
-                (found, tcp_flags(&key))
+                let (flow, visited) = self.table.lookup(&key);
+                self.stats.masked_lookups.add(visited);
+                self.stats.megaflow_hits.add(u64::from(flow.is_some()));
+                let miss = || self.miss(&key, n_bytes, env.upcall, env.now);
+                (flow.map_or_else(miss, |flow| Found::Flow(flow.index)), tcp_flags(&key))
             }
             Err(_) => (Found::Malformed, 0),
         };
         self.runs.push(Run { found, n_packets: 1, n_bytes, tcp_flags });
         self.execute_runs(in_port, core::iter::once(packet), passage, env);
-    }
-
-    fn count(&self, tally: &Tally) {
-        // Remembering the packet before is the smallest exact-match cache.
-        self.stats.emc_hits.add(tally.emc_hits + tally.repeats);
-        self.stats.megaflow_hits.add(tally.megaflow_hits);
-        self.stats.masked_lookups.add(tally.visited);
     }
 
     #[inline]
@@ -292,6 +289,7 @@ impl Datapath {
         self.stats.masks.set(self.table.n_masks() as u64);
     }
 
+    #[inline]
     fn execute_runs<P: Packet, C: CopyPacket<P>, U: ?Sized>(
         &mut self,
         in_port: PortNo,
