@@ -22,8 +22,8 @@ struct Level<'a> {
 /// A match while it is read.
 struct Reader<'a, 'p> {
     result: Match,
-    /// What was said, and where.
-    groups: Vec<(&'static Group, Word<'a>)>,
+    /// What was said, where, and whether any bit of it matters.
+    groups: Vec<(&'static Group, Word<'a>, bool)>,
     /// Outside all tags, within the first, within the second.
     levels: [Level<'a>; 3],
     depth: usize,
@@ -100,10 +100,10 @@ impl<'a> Reader<'a, '_> {
             }
             level.typed = true;
         }
-        if self.groups.iter().any(|(known, _)| core::ptr::eq(*known, group)) {
+        if self.groups.iter().any(|(known, ..)| core::ptr::eq(*known, group)) {
             return Err(name.error(ErrorKind::Twice));
         }
-        self.groups.push((group, name));
+        self.groups.push((group, name, false));
         match group.bare() {
             Some(member) => {
                 self.member(member, scan)?;
@@ -122,10 +122,16 @@ impl<'a> Reader<'a, '_> {
     /// The value of a member.
     fn member(&mut self, member: &Member, scan: &mut Scanner<'_>) -> Result<(), ParseError> {
         let (value, mask) = value::parse(scan, member, self.ports)?;
-        let field = member.field;
         if let Some(level) = self.levels.get_mut(self.depth) {
             level.whole_tag |= member.name == TCI;
         }
+        if mask == 0 {
+            return Ok(());
+        }
+        if let Some((.., matters)) = self.groups.last_mut() {
+            *matters = true;
+        }
+        let field = member.field;
         let (old, old_mask) = (self.result.key.get(field), self.result.mask.get(field));
         let here = member.max() << member.shift;
         let bits = |old: u128, new: u128| old & !here | new << member.shift;
@@ -138,8 +144,8 @@ impl<'a> Reader<'a, '_> {
         for (level, (tci, kind)) in self.levels.iter().zip(Field::TAGS) {
             self.result = level.finish(self.result, tci, kind)?;
         }
-        for (group, word) in &self.groups {
-            if group.name != VLAN && !group.need.holds(&self.result) {
+        for (group, word, matters) in &self.groups {
+            if *matters && group.name != VLAN && !group.need.holds(&self.result) {
                 return Err(word.error(ErrorKind::Needs(group.need.text())));
             }
         }

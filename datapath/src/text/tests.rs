@@ -104,6 +104,15 @@ fn other_spellings_are_accepted() {
     assert_eq!(parse(net), parse("eth_type(0x0800),ipv4(src=10.1.2.0/255.255.255.0)"));
     let net = "eth_type(0x86dd),ipv6(dst=fd00::1/8)";
     assert_eq!(parse(net), parse("eth_type(0x86dd) ipv6(dst=fd00::/ff00::)"));
+    // As Open vSwitch dumps flows with -m: all fields, most of them with a mask of zero.
+    let verbose = "ufid:9a1c, skb_priority(0/0),skb_mark(0/0),ct_state(0/0),ct_zone(0/0),ct_mark(0/0),\
+                   ct_label(0/0),recirc_id(0),dp_hash(0/0),in_port(v1),packet_type(ns=0,id=0),\
+                   eth(src=02:00:00:00:00:0A,dst=02:00:00:00:00:02/00:00:00:00:00:00),eth_type(0x0800),\
+                   ipv4(src=10.0.0.1/0.0.0.0,dst=10.0.0.2,proto=6/0,tos=0/0,ttl=64/0,frag=no),\
+                   tcp(src=1/0,dst=2/0),tcp_flags(0/0)";
+    let short = "recirc_id(0),in_port(1),eth(src=02:00:00:00:00:0a),eth_type(0x0800),\
+                 ipv4(dst=10.0.0.2,frag=no)";
+    assert_eq!(parse(verbose), parse(short));
     assert_eq!(parse(""), Match::default());
     assert_eq!(print_match(&parse("in_port(1)"), &Names), "in_port(v1),packet_type(ns=0,id=0)");
 }
