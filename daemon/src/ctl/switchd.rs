@@ -88,7 +88,7 @@ pub trait Control {
     /// Makes a meter, or changes the rate of one.
     fn set_meter(&mut self, id: u32, config: MeterConfig) -> Result<(), CtlError>;
 
-    /// Removes a meter; refused while a flow names it.
+    /// Removes a meter; refused while a flow or rule names it.
     fn del_meter(&mut self, id: u32) -> Result<(), CtlError>;
 
     /// Takes out the oldest packets that `userspace()` queued, of all threads together `max` at most.

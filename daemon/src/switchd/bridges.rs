@@ -93,6 +93,10 @@ impl Switchd {
 
     /// Adds rules, all or none.
     pub(super) fn add_bridge_rules(&self, bridge: &str, rules: &[String]) -> Result<(), CtlError> {
+        for rule in rules {
+            let rule = self.switch.parse_rule(bridge, rule).map_err(Error::Bridge)?;
+            self.check_meters(&rule)?;
+        }
         Ok(self.switch.add_rules(bridge, rules, self.clock.now()).map_err(Error::Bridge)?)
     }
 

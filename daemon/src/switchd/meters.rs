@@ -2,7 +2,7 @@
 
 use core::fmt::Write;
 
-use xvs_datapath::{Action, MeterError, UserspacePacket};
+use xvs_datapath::{Action, MeterError, Rule, RuleAction, UserspacePacket};
 
 use super::{Error, Switchd};
 use crate::ctl::{Control, ControllerInfo, CtlError, Upcall};
@@ -17,16 +17,36 @@ fn names(action: &Action, id: u32) -> bool {
 }
 
 impl Switchd {
-    /// Removes a meter that no flow names.
+    /// Removes a meter that no flow or rule names.
     pub(super) fn del_unused_meter(&mut self, id: u32) -> Result<(), CtlError> {
         let flows = self.flows(None)?;
         let flows = flows.iter().flat_map(|pmd| &pmd.flows);
         let users = flows.filter(|flow| flow.actions.iter().any(|action| names(action, id)));
-        match users.count() {
+        let in_flows = users.count();
+        let mut in_rules = 0;
+        for bridge in self.bridges() {
+            let rules = self.switch.rules(&bridge, "", self.clock.now()).map_err(Error::Bridge)?;
+            let users =
+                rules.iter().filter(|row| row.rule.actions.contains(&RuleAction::Meter(id)));
+            in_rules += users.count();
+        }
+        match in_flows + in_rules {
             0 => self.meters.del(id).map_err(refused),
-            n => Err(CtlError::Refused(format!(
-                "meter {id} is in use by {n} flows; delete them first"
+            _ => Err(CtlError::Refused(format!(
+                "meter {id} is in use by {in_flows} flows and {in_rules} rules; delete them first"
             ))),
+        }
+    }
+
+    /// Refuses a rule that names a meter that is not there.
+    pub(super) fn check_meters(&self, rule: &Rule) -> Result<(), CtlError> {
+        let named = rule
+            .actions
+            .iter()
+            .filter_map(|action| if let RuleAction::Meter(id) = action { Some(*id) } else { None });
+        match named.into_iter().find(|&id| !self.meters.has(id)) {
+            Some(id) => Err(refused(MeterError::Missing(id))),
+            None => Ok(()),
         }
     }
 

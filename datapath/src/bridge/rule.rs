@@ -10,6 +10,23 @@ use crate::{Field, Match, Nanos, PortNo};
 pub enum RuleAction {
     /// To a port of the bridge, unless the packet came from there.
     Output(PortNo),
+    /// The first bytes to a port of the bridge, unless the packet came from there.
+    OutputPart {
+        /// The port.
+        port: PortNo,
+        /// How many bytes, at least 14.
+        max_len: u32,
+    },
+    /// Go on only if the packet keeps to the rate of this meter, else drop it. A meter that is not there
+    /// lets everything pass.
+    Meter(u32),
+    /// Queue a copy for the reader at the control socket.
+    Controller {
+        /// The most bytes that it wants.
+        max_len: u16,
+        /// Which reader.
+        id: u16,
+    },
     /// Back to where the packet came from.
     InPort,
     /// As a learning switch.

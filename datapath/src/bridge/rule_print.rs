@@ -112,6 +112,12 @@ fn vlan_words(matching: &Match, words: &mut Vec<String>) {
 fn action_text(action: &RuleAction, matching: &Match) -> String {
     match *action {
         RuleAction::Output(port) => format!("output:{port}"),
+        RuleAction::OutputPart { port, max_len } => {
+            format!("output(port={port},max_len={max_len})")
+        }
+        RuleAction::Meter(id) => format!("meter:{id}"),
+        RuleAction::Controller { max_len, id: 0 } => format!("CONTROLLER:{max_len}"),
+        RuleAction::Controller { max_len, id } => format!("controller(max_len={max_len},id={id})"),
         RuleAction::InPort => "IN_PORT".to_owned(),
         RuleAction::Normal => "NORMAL".to_owned(),
         RuleAction::Flood => "FLOOD".to_owned(),

@@ -1,6 +1,6 @@
 //! Reading rules as ovs-ofctl does.
 
-use crate::{Field, Match, PortNo};
+use crate::{Field, Match, Meters, PortNo};
 
 use super::RuleError;
 use super::rule::{Rule, RuleAction, RuleFilter};
@@ -301,7 +301,14 @@ fn words_of(text: &str) -> Vec<&str> {
 fn parse_action(word: &str, matching: &Match, ports: Ports<'_>) -> Result<RuleAction, RuleError> {
     let (name, value) = word.split_once([':', '(']).unwrap_or((word, ""));
     match name {
+        "output" if word.starts_with("output(") => output_part(word, value, ports),
         "output" => target(value, ports),
+        "meter" => {
+            let id = value.parse().ok().filter(|id| (1..=Meters::MAX).contains(id));
+            let allowed = || bad(word, format!("a meter, 1 to {}", Meters::MAX));
+            Ok(RuleAction::Meter(id.ok_or_else(allowed)?))
+        }
+        _ if name.eq_ignore_ascii_case("controller") => controller(word, value),
         "strip_vlan" | "pop_vlan" if word == name => Ok(RuleAction::StripVlan),
         "push_vlan" => match number(value) {
             Some(0x8100) => Ok(RuleAction::PushVlan { tpid: 0x8100 }),
@@ -332,6 +339,46 @@ fn parse_action(word: &str, matching: &Match, ports: Ports<'_>) -> Result<RuleAc
             },
         },
     }
+}
+
+/// `port=2,max_len=100)`, in any order.
+fn output_part(word: &str, value: &str, ports: Ports<'_>) -> Result<RuleAction, RuleError> {
+    let bad = || bad(word, "output(port=PORT,max_len=BYTES), 14 bytes or more");
+    let (mut to, mut most) = (None, None);
+    for (name, value) in arguments(value).ok_or_else(bad)? {
+        match name {
+            "port" => to = Some(port(value, ports)?),
+            "max_len" => most = value.parse().ok().filter(|&len: &u32| len >= 14),
+            _ => return Err(bad()),
+        }
+    }
+    let (port, max_len) = (to.ok_or_else(bad)?, most.ok_or_else(bad)?);
+    Ok(RuleAction::OutputPart { port, max_len })
+}
+
+/// Nothing, `128`, or `max_len=128,id=2)`.
+fn controller(word: &str, value: &str) -> Result<RuleAction, RuleError> {
+    let bad = || bad(word, "CONTROLLER, CONTROLLER:BYTES or controller(max_len=BYTES,id=NUMBER)");
+    let (mut max_len, mut id) = (u16::MAX, 0);
+    if word.contains('(') {
+        for (name, value) in arguments(value).ok_or_else(bad)? {
+            let value = value.parse().map_err(|_| bad())?;
+            match name {
+                "max_len" => max_len = value,
+                "id" => id = value,
+                _ => return Err(bad()),
+            }
+        }
+    } else if !value.is_empty() {
+        max_len = value.parse().map_err(|_| bad())?;
+    }
+    Ok(RuleAction::Controller { max_len, id })
+}
+
+/// The assignments in `a=1,b=2)`.
+fn arguments(text: &str) -> Option<Vec<(&str, &str)>> {
+    let text = text.strip_suffix(')')?;
+    text.split(',').filter(|part| !part.is_empty()).map(|part| part.split_once('=')).collect()
 }
 
 /// Where an output goes: a port, or one of the names for several.

@@ -11,7 +11,8 @@
 //! the packet is dropped, not half of its outputs sent.
 
 use crate::{
-    Action, Field, FlowKey, FlowMask, MacAddr, Nanos, PortNo, Purpose, Translation, VlanId,
+    Action, Controller, Field, FlowKey, FlowMask, MacAddr, Nanos, PortNo, Purpose, Translation,
+    Userspace, VlanId,
 };
 
 use super::fdb::Change;
@@ -64,6 +65,8 @@ pub(super) struct Context<'a> {
     /// What was looked at.
     mask: FlowMask,
     actions: Vec<Action>,
+    /// Of the rule whose actions are done.
+    cookie: u64,
     keep: bool,
     n_lookups: usize,
     /// What learning did to the MAC table.
@@ -114,6 +117,7 @@ impl<'a> Context<'a> {
             base_written: FlowMask::default(),
             mask: always(key),
             actions: Vec::new(),
+            cookie: 0,
             keep: true,
             n_lookups: 0,
             change: Change::None,
@@ -157,18 +161,36 @@ impl<'a> Context<'a> {
                 rule.credit(n_packets, n_bytes, self.now);
             }
         }
+        let caller = core::mem::replace(&mut self.cookie, rule.rule.cookie);
         for action in &rule.rule.actions {
             self.act(action, depth);
             if self.limit.is_some() {
                 return;
             }
         }
+        self.cookie = caller;
     }
 
     fn act(&mut self, action: &RuleAction, depth: usize) {
         match *action {
             RuleAction::Output(port) if port == self.in_port => {}
             RuleAction::Output(port) => self.output(port),
+            RuleAction::OutputPart { port, .. } if port == self.in_port => {}
+            RuleAction::OutputPart { port, max_len } if self.bridge.has(port) => {
+                self.commit();
+                self.push(Action::Trunc(max_len));
+                self.push(Action::Output(port));
+            }
+            RuleAction::OutputPart { .. } => {}
+            RuleAction::Meter(id) => self.push(Action::Meter(id)),
+            RuleAction::Controller { max_len, id } => {
+                self.commit();
+                let rule_cookie = self.cookie;
+                let said =
+                    Controller { max_len, controller_id: id, rule_cookie, ..Controller::default() };
+                let userspace = Userspace { pid: 0, controller: Some(said) };
+                self.push(Action::Userspace(Box::new(userspace)));
+            }
             RuleAction::InPort => self.output(self.in_port),
             RuleAction::Normal => self.normal(),
             RuleAction::Flood | RuleAction::All => self.flood(),
@@ -273,8 +295,12 @@ impl<'a> Context<'a> {
             return;
         }
         self.commit();
+        self.push(Action::Output(port));
+    }
+
+    fn push(&mut self, action: Action) {
         if self.actions.len() < Limit::ACTIONS {
-            self.actions.push(Action::Output(port));
+            self.actions.push(action);
         } else {
             self.stop(Limit::Actions);
         }

@@ -22,7 +22,9 @@ use xvs_tests::{
 };
 
 pub(crate) use fields::every_field_is_rewritten_with_its_checksums;
-pub(crate) use lists::{every_action_does_what_it_says, what_cannot_work_is_refused};
+pub(crate) use lists::{
+    every_action_does_what_it_says, rules_measure_cut_and_queue, what_cannot_work_is_refused,
+};
 pub(crate) use meters::meters_hold_their_rates;
 
 // Addresses that no host has, so that nobody answers.

@@ -83,6 +83,7 @@ fn all() -> Vec<runner::Test> {
         actions::every_action_and_field_has_a_row,
         actions::every_action_does_what_it_says,
         actions::every_field_is_rewritten_with_its_checksums,
+        actions::rules_measure_cut_and_queue,
         actions::what_cannot_work_is_refused,
         fields::every_member_of_a_match_hits_and_misses,
         fields::rules_see_the_second_tag_once_the_first_is_stripped,

@@ -97,6 +97,9 @@ impl Oracle {
         let others = || (1..=3).map(PortNo).filter(move |&port| port != in_port);
         for action in &rule.actions {
             match *action {
+                RuleAction::OutputPart { .. }
+                | RuleAction::Meter(_)
+                | RuleAction::Controller { .. } => panic!("no rule here says {action:?}"),
                 RuleAction::Output(port) if port == in_port || port > PortNo(3) => {}
                 RuleAction::Output(port) => sent.push(probe.to(port)),
                 RuleAction::InPort => sent.push(probe.to(in_port)),

@@ -4,7 +4,10 @@ use proptest::prelude::*;
 
 use super::super::words::{Form, Protocol, SHORTHANDS, WORDS};
 use super::{BR, switch};
-use crate::{BridgeError, Field, Match, PortNo, Rule, RuleAction, RuleRow, Switch};
+use crate::{
+    Action, BridgeError, Controller, Field, FlowKey, Match, N_WORDS, Nanos, PortNo, Purpose, Rule,
+    RuleAction, RuleRow, Switch, Upcall, Userspace,
+};
 
 fn read(text: &str) -> Rule {
     switch().parse_rule(BR, text).unwrap()
@@ -50,7 +53,8 @@ fn reads_properties_match_and_actions() {
 #[test]
 fn reads_every_action() {
     let text = "actions=output:1,2,v3,\"v1\",output:v2,IN_PORT,normal,FLOOD,all,strip_vlan,pop_vlan,\
-                push_vlan:0x88a8,resubmit(,4),goto_table:5";
+                push_vlan:0x88a8,output(port=v2,max_len=64),meter:7,CONTROLLER,controller:128,\
+                controller(id=3,max_len=90),resubmit(,4),goto_table:5";
     let output = |port| RuleAction::Output(PortNo(port));
     let want = [
         output(1),
@@ -65,10 +69,43 @@ fn reads_every_action() {
         RuleAction::StripVlan,
         RuleAction::StripVlan,
         RuleAction::PushVlan { tpid: 0x88a8 },
+        RuleAction::OutputPart { port: PortNo(2), max_len: 64 },
+        RuleAction::Meter(7),
+        RuleAction::Controller { max_len: u16::MAX, id: 0 },
+        RuleAction::Controller { max_len: 128, id: 0 },
+        RuleAction::Controller { max_len: 90, id: 3 },
         RuleAction::Resubmit(4),
         RuleAction::Goto(5),
     ];
-    assert_eq!(read(text).actions, want);
+    let rule = read(text);
+    assert_eq!(rule.actions, want);
+    assert_eq!(read(&rule.to_string()), rule);
+    for bad in ["output(port=1)", "output(port=1,max_len=13)", "meter:0", "meter:x", "controller:x"]
+    {
+        let error = switch().parse_rule(BR, &format!("actions={bad}")).unwrap_err();
+        assert!(error.to_string().contains(bad), "{error}");
+    }
+}
+
+#[test]
+fn what_is_measured_cut_or_queued_is_translated() {
+    let switch = switch();
+    let rule = "cookie=9,actions=meter:2,output(port=2,max_len=64),controller:100";
+    switch.add_rules(BR, &[rule], Nanos(0)).unwrap();
+    let mut key = FlowKey::from_words([0; N_WORDS]);
+    key.set(&Field::IN_PORT, 1);
+    let said = Controller { rule_cookie: 9, max_len: 100, ..Controller::default() };
+    let userspace = Userspace { pid: 0, controller: Some(said) };
+    let want = [
+        Action::Meter(2),
+        Action::Trunc(64),
+        Action::Output(PortNo(2)),
+        Action::Userspace(Box::new(userspace)),
+    ];
+    assert_eq!(switch.translate(&key, Purpose::Packet, Nanos(0)).actions, want);
+    key.set(&Field::RECIRC_ID, 5);
+    let again = switch.translate(&key, Purpose::Packet, Nanos(0)).actions;
+    assert_eq!(again, [], "the bridge sends nothing round");
 }
 
 #[test]

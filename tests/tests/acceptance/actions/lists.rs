@@ -182,7 +182,7 @@ fn meter(bench: &Bench<'_>) -> Result<()> {
         "{list}"
     );
     let refused = bench.daemon.appctl_refused(&["xvs/meter-del", "7"])?;
-    check!(refused.contains("meter 7 is in use by 1 flows"), "{refused}");
+    check!(refused.contains("meter 7 is in use by 1 flows and 0 rules"), "{refused}");
     bench.clear()?;
     bench.daemon.ctl(&["meter", "del", "7"])?;
     let list = bench.daemon.ctl(&["meter", "list"])?;
@@ -213,6 +213,39 @@ fn userspace(bench: &Bench<'_>) -> Result<()> {
     check!(lost + n == 80, "{lost} lost and {n} read of 80");
     check!(bench.daemon.appctl(&["xvs/upcall-read"])?.is_empty(), "they are taken out");
     Ok(())
+}
+
+/// The same from rules of a bridge.
+pub(crate) fn rules_measure_cut_and_queue() -> Result<()> {
+    on(Rig::pair, |rig| {
+        let bench = Bench::new(rig)?;
+        let frame = udp(100).build();
+        let rule = "cookie=9,priority=40000,ip,nw_src=10.9.9.1,\
+                    actions=meter:5,output(port=2,max_len=64),CONTROLLER:30";
+        let refused = bench.daemon.ctl_refused(&["rule", "add", "br0", rule])?;
+        check!(refused.contains("meter 5 does not exist"), "{refused}");
+        let meter = "meter=5,pktps,band=type=drop,rate=1,burst_size=2";
+        bench.daemon.ctl(&["meter", "add", meter])?;
+        bench.daemon.ctl(&["rule", "add", "br0", rule, "actions=NORMAL"])?;
+        bench.clear()?;
+        bench.send(&vec![frame.clone(); 5])?;
+        let cut = frame.get(..64).unwrap_or_default().to_vec();
+        let came = bench.arrived(1, 2)?;
+        check!(came == [cut.clone(), cut], "not two of five, cut: {came:02x?}");
+        check!(drops(&bench, "meter")? == 3, "the rest is counted");
+        let read = bench.daemon.ctl(&["upcalls"])?;
+        let upcalls = read.pointer("/upcalls").and_then(Value::as_array).map_or(0, Vec::len);
+        check!(
+            upcalls == 2 && read.pointer("/upcalls/1/controller/rule_cookie") == Some(&9.into()),
+            "{read}"
+        );
+        let refused = bench.daemon.ctl_refused(&["meter", "del", "5"])?;
+        check!(refused.contains("1 rules"), "{refused}");
+        bench.daemon.ctl(&["rule", "del", "br0"])?;
+        bench.clear()?;
+        bench.daemon.ctl(&["meter", "del", "5"])?;
+        bench.finish()
+    })
 }
 
 /// A match, actions that do not fit it, and the words by which they are refused.

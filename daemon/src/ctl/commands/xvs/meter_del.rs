@@ -7,7 +7,7 @@ use crate::ctl::reply::Done;
 pub(super) const COMMAND: Command = Command {
     name: "xvs/meter-del",
     usage: "meter",
-    about: "Remove the meter with a number; refused while flows name it.",
+    about: "Remove the meter with a number; refused while flows or rules name it.",
     min_args: 1,
     max_args: 1,
     run,
