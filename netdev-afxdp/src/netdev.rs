@@ -268,7 +268,7 @@ impl Netdev {
         let local = SOFTWARE_DRIVERS.contains(&driver);
         let name = &self.device.name;
         match self.mode {
-            XdpMode::Native if self.device.tells_vlan_tags() => None,
+            XdpMode::Native if self.program.puts_tags_back() => None,
             XdpMode::Native | XdpMode::ZeroCopy | XdpMode::Generic if local => Some(format!(
                 "VLAN tags that a sender leaves to its device are not seen in {} mode: use native mode, or \
                  switch them off at the other end (ethtool -K … txvlan off)",

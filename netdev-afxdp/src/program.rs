@@ -61,6 +61,7 @@ pub struct RedirectProgram {
     port: String,
     mode: AttachMode,
     id: u32,
+    tags: bool,
     link: OwnedFd,
     xsks: MapHandle,
     unbound: MapHandle,
@@ -74,7 +75,13 @@ impl RedirectProgram {
     /// [`Error::ForeignLink`] when it cannot be replaced, [`Error::AttachRefused`] when the driver
     /// refuses (the caller may try another mode), [`Error::MissingCapability`].
     pub fn attach(wanted: &Attach<'_>) -> Result<Self> {
-        let loaded = Loaded::new(wanted)?;
+        let loaded = match Loaded::new(wanted) {
+            // A kernel that tells of tags and does not like the way they are asked for.
+            Err(Error::System { .. }) if wanted.tags => {
+                Loaded::new(&Attach { tags: false, ..*wanted })?
+            }
+            loaded => loaded?,
+        };
         make_room(wanted, loaded.program.as_fd())?;
         let link = create_link(wanted, loaded.program.as_fd())
             .map_err(|error| refused(wanted, loaded.program.as_fd(), error))?;
@@ -84,6 +91,7 @@ impl RedirectProgram {
             port: wanted.port.to_owned(),
             mode: wanted.mode,
             id,
+            tags: loaded.tags,
             link,
             xsks: loaded.xsks,
             unbound: loaded.unbound,
@@ -134,6 +142,12 @@ impl RedirectProgram {
         self.id
     }
 
+    /// True when it puts VLAN tags that lie beside the frame back.
+    #[must_use]
+    pub fn puts_tags_back(&self) -> bool {
+        self.tags
+    }
+
     /// Where it runs.
     #[must_use]
     pub fn mode(&self) -> AttachMode {
@@ -173,6 +187,7 @@ impl Drop for RedirectProgram {
 /// A program in the kernel, not attached yet, and its maps.
 struct Loaded {
     program: OwnedFd,
+    tags: bool,
     xsks: MapHandle,
     unbound: MapHandle,
 }
@@ -211,6 +226,7 @@ impl Loaded {
                 what: format!("{}: keep the XDP program", wanted.port),
                 source,
             })?,
+            tags: wanted.tags,
             xsks: map(wanted.port, &object, "xsks")?,
             unbound: map(wanted.port, &object, "unbound")?,
         })

@@ -53,8 +53,9 @@ SEC("xdp.frags")
 int redirect_tags(struct xdp_md *ctx)
 {
 	int action = to_socket(ctx);
-	__be16 proto;
-	__u16 tci;
+	/* Without CAP_PERFMON the verifier wants what is filled to be initialized. */
+	__be16 proto = 0;
+	__u16 tci = 0;
 
 	/* The stack knows of the tag, the socket does not. */
 	if (action == XDP_REDIRECT && !bpf_xdp_metadata_rx_vlan_tag(ctx, &proto, &tci))
