@@ -41,6 +41,34 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
+/// Lists within lists, sensible or not.
+fn nested() -> impl Strategy<Value = Vec<Action>> {
+    let leaf = prop_oneof![
+        2 => action(),
+        3 => (0..5u32).prop_map(|port| Action::Output(PortNo(port))),
+        1 => any::<u32>().prop_map(|len| Action::Trunc(len >> (len % 32))),
+        1 => any::<u32>().prop_map(|basis| Action::Hash { over: HashOver::L4, basis }),
+        1 => any::<u32>().prop_map(Action::Recirc),
+        1 => (0..3u32).prop_map(Action::Meter),
+        1 => any::<u16>().prop_map(|max_len| {
+            let controller = Some(Controller { max_len, ..Controller::default() });
+            Action::Userspace(Box::new(Userspace { pid: 0, controller }))
+        }),
+    ];
+    let action = leaf.prop_recursive(3, 20, 4, |inner| {
+        let list = || prop::collection::vec(inner.clone(), 0..5).prop_map(Vec::into_boxed_slice);
+        prop_oneof![
+            list().prop_map(Action::Clone),
+            (any::<u32>(), list())
+                .prop_map(|(probability, actions)| Action::Sample { probability, actions }),
+            (0..200u16, list(), list()).prop_map(|(size, greater, less_equal)| {
+                Action::CheckPktLen { size, greater, less_equal }
+            }),
+        ]
+    });
+    prop::collection::vec(action, 0..5)
+}
+
 fn set_of(field: &'static Field) -> Action {
     set(field, 0x1234 & field.max())
 }
@@ -198,6 +226,21 @@ proptest! {
                 prop_assert!(size * 8 < 20 || sctp && with_port, "the header is in the first");
             }
         }
+    }
+
+    /// Whatever lists say, each packet and copy ends in one place ([`run_on_frames`] checks it), also when
+    /// frames run out.
+    #[test]
+    fn nested_lists_lose_no_packet(
+        which in 0..15usize,
+        payload in 0..100usize,
+        at in any::<prop::sample::Index>(),
+        actions in nested(),
+        frames in prop_oneof![Just(usize::MAX), 1..4usize],
+    ) {
+        let bytes = samples()[which].clone().payload_len(payload).build();
+        let (a, b) = bytes.split_at(14 + at.index(bytes.len() - 14));
+        run_on_frames(&[a, b], &actions, frames);
     }
 
     /// Spoiled packets and actions that need not fit: one counted outcome ([`run_on`] checks it), and
