@@ -7,8 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use xvs_tests::{
     Error, Result, daemon,
     iperf::Iperf,
@@ -17,6 +16,7 @@ use xvs_tests::{
 };
 
 use crate::contender::{self, Contender, FORWARDER, OPEN_VSWITCH, Switch, XVSWITCH};
+use crate::report::{self, Heading};
 use crate::{samples::Samples, sink::Sink};
 
 /// Options of the comparison.
@@ -119,9 +119,11 @@ fn packets(rig: &Rig, switch: &Switch, seconds: u32) -> Result<[Option<f64>; 3]>
 }
 
 /// A contender and its samples for each of [`ROWS`].
-struct Column {
-    contender: Contender,
-    rows: [Samples; ROWS.len()],
+type Column = report::Column<{ ROWS.len() }>;
+
+/// Name and unit of each of [`ROWS`].
+fn headings() -> [Heading; ROWS.len()] {
+    ROWS.map(|row| (row.name, row.unit))
 }
 
 /// Measures, prints the table and writes the JSON file.
@@ -145,7 +147,7 @@ pub fn run(options: &Options) -> Result<()> {
         }
     }
     let goals = goals(&columns);
-    println!("\n{}\n", table(&columns));
+    println!("\n{}\n", report::table(&headings(), &columns, 0));
     goals.iter().for_each(|goal| println!("{}", goal.text));
     if let Some(path) = &options.json {
         let report = json(options, &columns, &goals)?;
@@ -173,8 +175,7 @@ fn columns(options: &Options) -> Result<Vec<Column>> {
         return Err(Error::Check(format!("no contender {unknown}: want one of {names}")));
     }
     contenders.retain(|c| options.only.is_empty() || options.only.contains(&c.name));
-    let column = |contender| Column { contender, rows: Default::default() };
-    Ok(contenders.into_iter().map(column).collect())
+    Ok(contenders.into_iter().map(Column::new).collect())
 }
 
 /// A goal and what became of it.
@@ -233,33 +234,8 @@ fn word(reached: bool) -> &'static str {
     if reached { "reached" } else { "missed" }
 }
 
-/// One line per row, one column per contender: median and spread.
-fn table(columns: &[Column]) -> Table {
-    let mut table = Table::new();
-    table.load_style(ASCII_MARKDOWN);
-    let names = columns.iter().map(|column| column.contender.name.as_str());
-    table.set_header([""].into_iter().chain(names));
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    for (i, row) in ROWS.iter().enumerate() {
-        let cell = |column: &Column| column.rows.get(i).map_or_else(String::new, |s| s.text(0));
-        let name = format!("{}, {}", row.name, row.unit);
-        table.add_row(std::iter::once(name).chain(columns.iter().map(cell)));
-    }
-    table
-}
-
 /// Everything, with what it was measured on.
 fn json(options: &Options, columns: &[Column], goals: &[Verdict]) -> Result<Value> {
-    let row = |(i, row): (usize, &Row)| {
-        let samples = |column: &Column| {
-            let samples = column.rows.get(i).map_or(Value::Null, Samples::json);
-            (column.contender.name.clone(), samples)
-        };
-        let contenders: Map<_, _> = columns.iter().map(samples).collect();
-        json!({"name": row.name, "unit": row.unit, "contenders": contenders})
-    };
     let kernel = proc::run(Command::new("uname").arg("-r"))?;
     Ok(json!({
         "rounds": options.rounds,
@@ -268,7 +244,7 @@ fn json(options: &Options, columns: &[Column], goals: &[Verdict]) -> Result<Valu
             "kernel": kernel.trim(),
             "cores": std::thread::available_parallelism().map_or(0, usize::from),
         },
-        "rows": ROWS.iter().enumerate().map(row).collect::<Vec<_>>(),
+        "rows": report::json(&headings(), columns),
         "goals": goals.iter().map(|goal| &goal.json).collect::<Vec<_>>(),
     }))
 }

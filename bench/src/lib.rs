@@ -3,6 +3,7 @@
 mod bpf;
 mod calls;
 mod contender;
+mod report;
 mod samples;
 
 pub mod compare;

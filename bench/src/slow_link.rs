@@ -7,8 +7,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use comfy_table::{CellAlignment, Table, presets::ASCII_MARKDOWN};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use xvs_tests::{
     Error, Result,
     iperf::Iperf,
@@ -20,7 +19,7 @@ use xvs_tests::{
 
 use crate::calls::Calls;
 use crate::contender::{self, Contender, OPEN_VSWITCH, XVSWITCH};
-use crate::samples::Samples;
+use crate::report::{self, Heading};
 
 /// Options of the experiment.
 #[derive(Clone, Debug, clap::Args)]
@@ -142,9 +141,12 @@ fn float(count: u64) -> f64 {
     count as f64
 }
 
-struct Column {
-    contender: Contender,
-    rows: [Samples; ROWS.len()],
+/// A contender and its samples for each of [`ROWS`].
+type Column = report::Column<{ ROWS.len() }>;
+
+/// Name and unit of each of [`ROWS`].
+fn headings() -> [Heading; ROWS.len()] {
+    ROWS.map(|row| (row.name, row.unit))
 }
 
 /// Measures, prints the table and writes the JSON file.
@@ -155,7 +157,7 @@ pub fn run(options: &Options) -> Result<()> {
     let mut columns: Vec<_> = contender::all()
         .into_iter()
         .filter(|contender| [XVSWITCH, OPEN_VSWITCH].contains(&contender.name.as_str()))
-        .map(|contender| Column { contender, rows: Default::default() })
+        .map(Column::new)
         .collect();
     for round in 1..=options.rounds {
         for column in &mut columns {
@@ -170,12 +172,13 @@ pub fn run(options: &Options) -> Result<()> {
             }
         }
     }
-    println!("\n{}\n", table(&columns));
+    println!("\n{}\n", report::table(&headings(), &columns, 1));
     let missed = columns.iter().filter(|c| c.contender.name == XVSWITCH).map(judge).sum::<usize>();
     if let Some(path) = &options.json {
         let what = format!("write {}", path.display());
-        std::fs::write(path, format!("{:#}\n", json(options, &columns)))
-            .map_err(Error::io(what))?;
+        let rows = report::json(&headings(), &columns);
+        let report = json!({"rounds": options.rounds, "seconds": options.seconds, "rows": rows});
+        std::fs::write(path, format!("{report:#}\n")).map_err(Error::io(what))?;
     }
     if options.strict && missed > 0 {
         return Err(Error::Check(format!("{missed} goals missed")));
@@ -197,33 +200,4 @@ fn judge(column: &Column) -> usize {
         println!("{word}: {}: {}, goal {text} {}", row.name, samples.text(1), row.unit);
     }
     missed
-}
-
-fn table(columns: &[Column]) -> Table {
-    let mut table = Table::new();
-    table.load_style(ASCII_MARKDOWN);
-    let names = columns.iter().map(|column| column.contender.name.as_str());
-    table.set_header([""].into_iter().chain(names));
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    for (i, row) in ROWS.iter().enumerate() {
-        let cell = |column: &Column| column.rows.get(i).map_or_else(String::new, |s| s.text(1));
-        let name = format!("{}, {}", row.name, row.unit);
-        table.add_row(std::iter::once(name).chain(columns.iter().map(cell)));
-    }
-    table
-}
-
-fn json(options: &Options, columns: &[Column]) -> Value {
-    let row = |(i, row): (usize, &Row)| {
-        let samples = |column: &Column| {
-            let samples = column.rows.get(i).map_or(Value::Null, Samples::json);
-            (column.contender.name.clone(), samples)
-        };
-        let contenders: Map<_, _> = columns.iter().map(samples).collect();
-        json!({"name": row.name, "unit": row.unit, "contenders": contenders})
-    };
-    let rows: Vec<_> = ROWS.iter().enumerate().map(row).collect();
-    json!({"rounds": options.rounds, "seconds": options.seconds, "rows": rows})
 }
