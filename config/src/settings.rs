@@ -138,6 +138,10 @@ settings! {
         sleep_max_us "sleep-max-us": u32, Range(0, 10_000), Optional 0, Live;
         /// One new flow in so many enters the exact-match cache; 0 turns the cache off, 1 admits all.
         emc_insert_inv_prob "emc-insert-inv-prob": u32, Any, Optional 100, Live;
+        /// A signature cache in addition: 262,144 packet headers in 2 MiB for each thread. Worth it where
+        /// many thousands of connections meet many different masks (`xvsctl pmd stats`: more than ten
+        /// subtables per megaflow hit).
+        smc_enable "smc-enable": bool, Any, Optional false, Live;
     }
 
     /// The flow table.

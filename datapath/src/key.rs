@@ -354,8 +354,16 @@ impl FlowMask {
     #[inline]
     #[must_use]
     pub fn matches(&self, a: &FlowKey, b: &FlowKey) -> bool {
-        let differ = self.words.iter().zip(a.words().iter().zip(b.words()));
-        differ.fold(0, |acc, (mask, (a, b))| acc | (a ^ b) & mask) == 0
+        let agree = |mask: &[u64], a: &[u64], b: &[u64]| {
+            let words = mask.iter().zip(a.iter().zip(b));
+            words.fold(0, |acc, (mask, (a, b))| acc | (a ^ b) & mask) == 0
+        };
+        let (short, rest) = self.words.split_at(SHORT);
+        let ((a_short, a_rest), (b_short, b_rest)) =
+            (a.words.split_at(SHORT), b.words.split_at(SHORT));
+        // As in `has`, a fixed length for what is common.
+        agree(short, a_short, b_short)
+            && (a.used().max(b.used()) <= SHORT || agree(rest, a_rest, b_rest))
     }
 }
 

@@ -26,6 +26,7 @@ mod revalidate;
 mod segment;
 mod set_field;
 mod slab;
+mod smc;
 mod stats;
 mod table;
 #[cfg(any(test, feature = "testing"))]

@@ -13,6 +13,7 @@ use crate::extract::{extract, extract_into};
 use crate::flow::tcp_flags;
 use crate::hash::short;
 use crate::revalidate::Sweep;
+use crate::smc::Smc;
 use crate::table::FlowTable;
 use crate::{
     Action, CopyPacket, DatapathStats, DropReason, Field, Flow, FlowKey, FlowStats, Match, Meters,
@@ -24,6 +25,8 @@ use crate::{
 pub struct DatapathConfig {
     /// One in so many packets that miss the exact-match cache is inserted; 0 switches the cache off.
     pub emc_insert_one_in: u32,
+    /// Whether there is a signature cache.
+    pub smc: bool,
     /// The most flows. Packets beyond are forwarded all the same, each by a translation of its own.
     /// Lowering it removes no flow. At most [`DatapathConfig::MAX_FLOWS`].
     pub flow_limit: usize,
@@ -42,6 +45,7 @@ impl Default for DatapathConfig {
     fn default() -> Self {
         Self {
             emc_insert_one_in: 100,
+            smc: false,
             flow_limit: 200_000,
             max_idle: Nanos::from_secs(10),
             refresh: Nanos::from_millis(500),
@@ -88,6 +92,7 @@ pub struct Datapath {
     pub(crate) config: DatapathConfig,
     pub(crate) table: FlowTable,
     pub(crate) emc: Emc,
+    smc: Smc,
     pub(crate) stats: Arc<DatapathStats>,
     pub(crate) sweep: Sweep,
     seed: u64,
@@ -103,6 +108,7 @@ struct Tally {
     /// Packets with the key of the one before, which hit as that one did.
     repeats: u64,
     emc_hits: u64,
+    smc_hits: u64,
     megaflow_hits: u64,
     visited: u64,
 }
@@ -115,6 +121,7 @@ impl Datapath {
             config,
             table: FlowTable::new(seed),
             emc: Emc::new(seed),
+            smc: Smc::default(),
             stats: Arc::default(),
             sweep: Sweep::default(),
             seed,
@@ -135,6 +142,7 @@ impl Datapath {
     /// Changes the configuration.
     pub fn configure(&mut self, config: DatapathConfig) {
         self.emc.insert_one_in(config.emc_insert_one_in);
+        self.smc.enable(config.smc);
         let flow_limit = config.flow_limit.min(DatapathConfig::MAX_FLOWS);
         self.config = DatapathConfig { flow_limit, ..config };
     }
@@ -198,6 +206,7 @@ impl Datapath {
         self.stats.rx_bytes.add(tally.bytes);
         // Remembering the packet before is the smallest exact-match cache.
         self.stats.emc_hits.add(tally.emc_hits + tally.repeats);
+        self.stats.smc_hits.add(tally.smc_hits);
         self.stats.megaflow_hits.add(tally.megaflow_hits);
         self.stats.masked_lookups.add(tally.visited);
         self.execute_runs(in_port, batch.drain(), Passage::default(), env);
@@ -243,10 +252,18 @@ impl Datapath {
             tally.emc_hits += 1;
             return Some(Found::Flow(flow.index));
         }
-        let (found, visited) = self.table.lookup(key);
-        tally.visited += visited;
-        let flow = found?;
-        tally.megaflow_hits += 1;
+        let is_it = |index| self.table.confirm(index, key, &mut tally.visited);
+        let flow = if let Some(index) = self.smc.lookup(hash, is_it) {
+            tally.smc_hits += 1;
+            self.table.reference(index)?
+        } else {
+            let (found, visited) = self.table.lookup(key);
+            tally.visited += visited;
+            let flow = found?;
+            tally.megaflow_hits += 1;
+            self.smc.insert(hash, flow.index);
+            flow
+        };
         self.emc.offer(hash, key, flow, |flow| self.table.is_live(flow));
         Some(Found::Flow(flow.index))
     }

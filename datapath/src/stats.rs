@@ -5,8 +5,8 @@ use crate::{Counter, DropCounters};
 /// Counters of one datapath.
 ///
 /// Every packet has one outcome: `rx_packets + copies` is what went to the output bins plus the sum
-/// of `drops`. A lookup has one result: `rx_packets + recirculated` is `emc_hits + megaflow_hits + misses`
-/// plus the drops as malformed.
+/// of `drops`. A lookup has one result: `rx_packets + recirculated` is `emc_hits + smc_hits + megaflow_hits +
+/// misses` plus the drops as malformed.
 #[derive(Debug, Default)]
 pub struct DatapathStats {
     /// Packets given to `process`.
@@ -24,13 +24,15 @@ pub struct DatapathStats {
     pub lost_upcalls: Counter,
     /// Found in the exact-match cache.
     pub emc_hits: Counter,
+    /// Found in the signature cache.
+    pub smc_hits: Counter,
     /// Found by the classifier.
     pub megaflow_hits: Counter,
     /// Found nowhere and translated.
     pub misses: Counter,
     /// Of the misses: forwarded without a flow being installed, because the table is full.
     pub uninstalled: Counter,
-    /// Subtables searched, over all packets that the exact-match cache did not have.
+    /// Subtables searched, over all packets that the caches did not have.
     pub masked_lookups: Counter,
     /// Flows now.
     pub flows: Counter,

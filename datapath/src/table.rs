@@ -78,6 +78,22 @@ impl FlowTable {
         (found.and_then(|index| self.flows.reference(index)), visited)
     }
 
+    /// True when [`lookup`](Self::lookup) of the key may find the flow at `index`: it matches, and none goes
+    /// before it.
+    #[inline]
+    pub(crate) fn confirm(&mut self, index: u32, key: &FlowKey, visited: &mut u64) -> bool {
+        let Some(flow) = self.flows.get(index) else { return false };
+        let manual = &mut self.lookup.manual;
+        flow.rule.matches(key)
+            && (flow.origin == Origin::Manual || manual.lookup(key, &self.flows, visited).is_none())
+    }
+
+    /// A reference to the flow at `index`.
+    #[inline]
+    pub(crate) fn reference(&self, index: u32) -> Option<FlowRef> {
+        self.flows.reference(index)
+    }
+
     /// How many flows there are.
     pub(crate) const fn len(&self) -> usize {
         self.flows.len()

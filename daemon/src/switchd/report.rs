@@ -147,7 +147,7 @@ impl Switchd {
                 rx_packets: since(&path.rx_packets, base.rx_packets),
                 recirculated: since(&path.recirculated, base.recirculated),
                 emc_hits: since(&path.emc_hits, base.emc_hits),
-                smc_hits: 0,
+                smc_hits: since(&path.smc_hits, base.smc_hits),
                 megaflow_hits: since(&path.megaflow_hits, base.megaflow_hits),
                 subtable_lookups: since(&path.masked_lookups, base.masked_lookups),
                 upcalls: since(&path.misses, base.misses),

@@ -59,7 +59,7 @@ macro_rules! path {
 baseline! {
     passes: pmd, busy_passes: pmd, sleeps: pmd, sleep_ns: pmd, busy_ns: pmd, idle_ns: pmd,
     tx_packets: pmd, tx_batches: pmd,
-    rx_packets: path, emc_hits: path, megaflow_hits: path, masked_lookups: path, misses: path,
+    rx_packets: path, emc_hits: path, smc_hits: path, megaflow_hits: path, masked_lookups: path, misses: path,
     recirculated: path, lost_upcalls: path,
 }
 
@@ -79,6 +79,7 @@ fn pmd_config(pmd: &PmdSettings) -> PmdConfig {
 fn datapath_config(pmd: &PmdSettings, datapath: &DatapathSettings) -> DatapathConfig {
     DatapathConfig {
         emc_insert_one_in: pmd.emc_insert_inv_prob,
+        smc: pmd.smc_enable,
         flow_limit: datapath.flow_limit as usize,
         max_idle: Nanos::from_millis(datapath.max_idle_ms.into()),
         ..DatapathConfig::default()

@@ -10,6 +10,7 @@ use crate::testing::{MemPacket, MemPool, PacketBuilder};
 use crate::{DumpCursor, Field, FlowError, FlowMask, MacAddr, Translation, Ufid};
 
 mod changes;
+mod counters;
 
 /// Rules, first match wins; looks at what the rules up to and including the match look at.
 #[derive(Debug, Default)]
@@ -129,7 +130,10 @@ impl Bench {
         let stats = self.datapath.stats();
         let rx = stats.rx_packets.get();
         assert_eq!(rx + stats.copies.get(), self.sent + stats.drops.total());
-        let looked_up = stats.emc_hits.get() + stats.megaflow_hits.get() + stats.misses.get();
+        let looked_up = stats.emc_hits.get()
+            + stats.smc_hits.get()
+            + stats.megaflow_hits.get()
+            + stats.misses.get();
         let looked_at = rx + stats.recirculated.get();
         assert_eq!(looked_at, looked_up + stats.drops.get(DropReason::Malformed));
         assert_eq!(stats.flows.get(), self.datapath.table.len() as u64);
@@ -274,10 +278,8 @@ fn packets() -> impl Strategy<Value = Vec<Vec<u8>>> {
 }
 
 fn any_config() -> impl Strategy<Value = DatapathConfig> {
-    (0u32..3, 0usize..12).prop_map(|(emc_insert_one_in, flow_limit)| DatapathConfig {
-        emc_insert_one_in,
-        flow_limit,
-        ..DatapathConfig::default()
+    (0u32..3, any::<bool>(), 0usize..12).prop_map(|(emc_insert_one_in, smc, flow_limit)| {
+        DatapathConfig { emc_insert_one_in, smc, flow_limit, ..DatapathConfig::default() }
     })
 }
 

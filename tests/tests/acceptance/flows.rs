@@ -84,3 +84,34 @@ pub(crate) fn a_steady_flow_hits_the_table() -> Result<()> {
         daemon.stop()
     })
 }
+
+/// With the exact-match cache off, packets of flows in turns are found by their signatures, and shown so.
+pub(crate) fn the_signature_cache_is_used_when_enabled() -> Result<()> {
+    on(Rig::pair, |rig| {
+        let pmd = "emc-insert-inv-prob = 0\nsmc-enable = true";
+        let daemon = Daemon::start(rig, &Setup::new(rig).pmd(pmd))?;
+        rig.wait_forwarding(Duration::from_secs(5))?;
+        let socket = rig.c1.enter(|| RawSocket::open("e0"))?;
+        send(&socket, (0..10_000).map(|n| (1 + n % 50, 9)))?;
+        daemon.balanced()?;
+        let stats = daemon.ctl(&["pmd", "stats"])?;
+        let sum = |name: &str| -> u64 {
+            stats.as_array().into_iter().flatten().map(|pmd| crate::number(pmd, name)).sum()
+        };
+        let smc_hits = sum("/smc_hits");
+        check!(smc_hits > 1000 && smc_hits * 10 > sum("/rx_packets") * 9, "{stats}");
+        let hits = smc_hits + sum("/emc_hits") + sum("/megaflow_hits");
+        check!(hits + sum("/upcalls") == sum("/rx_packets"), "{hits} hits: {stats}");
+        for command in ["dpif-netdev/pmd-stats-show", "dpif-netdev/pmd-perf-show"] {
+            let text = daemon.appctl(&[command])?;
+            let shown = text.lines().find(|line| line.to_lowercase().contains("smc hits:"));
+            check!(
+                shown.is_some_and(|line| line
+                    .split_whitespace()
+                    .any(|word| word.parse() == Ok(smc_hits))),
+                "{smc_hits} hits: {text}"
+            );
+        }
+        daemon.stop()
+    })
+}

@@ -88,6 +88,7 @@ fn all() -> Vec<runner::Test> {
         fields::rules_see_the_second_tag_once_the_first_is_stripped,
         flows::one_flow_for_a_hundred_thousand_source_ports,
         flows::a_steady_flow_hits_the_table,
+        flows::the_signature_cache_is_used_when_enabled,
         wire::broken_frames_are_counted_once_each,
         wire::fragments_pass,
         wire::a_daemon_that_leaks_one_frame_is_found_out,
