@@ -6,7 +6,6 @@
 //! bins. Only what happens inside is counted. Each case runs with N and with 2 N rounds and the difference
 //! counts, so that starting costs nothing.
 
-use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -19,7 +18,9 @@ use xvs_netdev_afxdp::{
     FrameCache, Umem, UmemConfig, XskPacket,
     testing::{self, Wire},
 };
-use xvs_tests::{Error, Result, daemon};
+use xvs_tests::{Error, Result};
+
+use crate::valgrind;
 
 /// What to count.
 #[derive(Clone, Debug, clap::Args)]
@@ -34,19 +35,19 @@ pub struct Options {
 
 /// A kind of traffic.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Case {
-    name: &'static str,
+pub(crate) struct Case {
+    pub(crate) name: &'static str,
     /// All of the pass, or the datapath alone.
-    whole: bool,
+    pub(crate) whole: bool,
     /// Flows, in turns.
     flows: u16,
     /// Subtables that are searched, the last with success; 0: the exact-match cache knows the flows.
     subtables: u32,
     /// Instructions per packet at most.
-    goal: Option<f64>,
+    pub(crate) goal: Option<f64>,
 }
 
-const CASES: [Case; 8] = [
+pub(crate) const CASES: [Case; 8] = [
     case("pass-1-flow", true, 1, 0, None),
     case("pass-64-flows", true, 64, 0, None),
     case("pass-megaflow", true, 64, 1, None),
@@ -81,8 +82,7 @@ pub fn run(options: &Options) -> Result<()> {
     println!("{:24}{:>14}{:>8}{:>8}", "64-byte UDP", "instructions", "goal", "ns");
     let mut missed = 0;
     for case in CASES.iter().filter(|case| case.name.starts_with(&options.only)) {
-        let more = callgrind(case, 2 * ROUNDS)? - callgrind(case, ROUNDS)?;
-        let count = more / f64::from(ROUNDS) / f64::from(BATCH);
+        let count = count(case)?;
         let goal = case.goal.map_or_else(|| "-".to_owned(), |goal| goal.to_string());
         println!("{:24}{count:>14.1}{goal:>8}{:>8.1}", case.name, nanoseconds(case)?);
         missed += usize::from(case.goal.is_some_and(|goal| count > goal));
@@ -94,25 +94,17 @@ pub fn run(options: &Options) -> Result<()> {
 }
 
 /// Nanoseconds per packet without valgrind, making and taking the packets included: for orientation.
-fn nanoseconds(case: &Case) -> Result<f64> {
+pub(crate) fn nanoseconds(case: &Case) -> Result<f64> {
     let rounds = 50 * ROUNDS;
     let start = Instant::now();
     case.run(rounds)?;
     Ok(start.elapsed().as_secs_f64() * 1e9 / f64::from(rounds) / f64::from(BATCH))
 }
 
-/// Instructions inside the passes of one run.
-fn callgrind(case: &Case, rounds: u32) -> Result<f64> {
-    let mut command = Command::new("valgrind");
-    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
-    command.args(["--collect-atstart=no", "--toggle-collect=*measured_*"]);
-    command.arg(daemon::program("xvsbench")?).args(["rounds", case.name, &rounds.to_string()]);
-    let output = command.output().map_err(Error::io("valgrind"))?;
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    let collected = text.lines().find_map(|line| line.split_once("Collected : ")?.1.parse().ok());
-    collected
-        .filter(|&count: &f64| output.status.success() && count > 0.0)
-        .ok_or(Error::Output { what: "valgrind".to_owned(), text })
+/// Instructions per packet.
+pub(crate) fn count(case: &Case) -> Result<f64> {
+    let run = |rounds: u32| valgrind::instructions(&["rounds", case.name, &rounds.to_string()]);
+    Ok((run(2 * ROUNDS)? - run(ROUNDS)?) / f64::from(ROUNDS) / f64::from(BATCH))
 }
 
 /// Rounds over packets in memory.

@@ -5,9 +5,11 @@ mod calls;
 mod contender;
 mod report;
 mod samples;
+mod valgrind;
 
 pub mod compare;
 pub mod demo;
+pub mod flow_table;
 pub mod forward;
 pub mod instructions;
 pub mod offloads;

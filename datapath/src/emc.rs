@@ -4,8 +4,8 @@
 //! the entry is a miss and the first to be replaced. Only some of the packets that miss are inserted,
 //! so that many short flows do not push out the few long ones.
 
-use crate::FlowKey;
 use crate::slab::FlowRef;
+use crate::{FlowKey, N_WORDS};
 
 /// Sets of two entries; a power of two.
 const SETS: usize = 4096;
@@ -14,6 +14,8 @@ const SETS: usize = 4096;
 const MAX_USED: usize = 13;
 
 /// One key and its flow: two cache lines, of which a key of IPv4 needs the first only.
+///
+/// `used` is how many words the key uses, and above these [`USED_BITS`] in which age it was inserted.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 struct Entry {
@@ -23,12 +25,15 @@ struct Entry {
     words: [u64; MAX_USED],
 }
 
+/// Bits of a number up to [`N_WORDS`].
+const USED_BITS: u32 = usize::BITS - N_WORDS.leading_zeros();
+
 const EMPTY: Entry = Entry { hash: 0, used: 0, flow: FlowRef::NONE, words: [0; MAX_USED] };
 
 impl Entry {
     #[inline]
-    fn is(&self, hash: u32, key: &FlowKey) -> bool {
-        self.hash == hash && self.used as usize == key.used() && key.has(&self.words)
+    fn is(&self, hash: u32, used: u32, key: &FlowKey) -> bool {
+        self.hash == hash && self.used == used && key.has(&self.words)
     }
 }
 
@@ -38,13 +43,15 @@ pub(crate) struct Emc {
     sets: Box<[[Entry; 2]]>,
     /// A miss is inserted when a random number is at most this; `None` is never.
     threshold: Option<u32>,
+    /// Entries of earlier ages are forgotten.
+    age: u32,
     random: u64,
 }
 
 impl Emc {
     /// An empty cache that is off.
     pub(crate) fn new(seed: u64) -> Self {
-        Self { sets: vec![[EMPTY; 2]; SETS].into(), threshold: None, random: seed | 1 }
+        Self { sets: vec![[EMPTY; 2]; SETS].into(), threshold: None, age: 0, random: seed | 1 }
     }
 
     /// Changes how many misses are inserted: one in `one_in`; 0 switches the cache off.
@@ -52,9 +59,19 @@ impl Emc {
         self.threshold = u32::MAX.checked_div(one_in);
     }
 
-    /// Forgets everything.
+    /// Forgets everything: at once, but for one in 2^27 times.
     pub(crate) fn clear(&mut self) {
-        self.sets.fill([EMPTY; 2]);
+        self.age = (self.age + 1) % (1 << (u32::BITS - USED_BITS));
+        if self.age == 0 {
+            self.sets.fill([EMPTY; 2]);
+        }
+    }
+
+    /// What [`Entry::used`] is for the key now.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation, reason = "at most N_WORDS")]
+    const fn used(&self, key: &FlowKey) -> u32 {
+        (self.age << USED_BITS) | key.used() as u32
     }
 
     #[inline]
@@ -67,10 +84,11 @@ impl Emc {
     pub(crate) fn lookup(&self, hash: u32, key: &FlowKey) -> Option<FlowRef> {
         self.threshold?;
         let [first, second] = self.sets.get(Self::set(hash))?;
-        if first.is(hash, key) {
+        let used = self.used(key);
+        if first.is(hash, used, key) {
             return Some(first.flow);
         }
-        second.is(hash, key).then_some(second.flow)
+        second.is(hash, used, key).then_some(second.flow)
     }
 
     /// Offers what the slower lookup found; sometimes inserts it, in place of an entry of the same key
@@ -91,7 +109,6 @@ impl Emc {
     }
 
     #[inline(never)]
-    #[allow(clippy::cast_possible_truncation, reason = "at most MAX_USED")]
     fn insert(
         &mut self,
         hash: u32,
@@ -99,19 +116,21 @@ impl Emc {
         flow: FlowRef,
         is_live: impl Fn(FlowRef) -> bool,
     ) {
-        let coin = self.random >> 63 == 0;
+        let (coin, used) = (self.random >> 63 == 0, self.used(key));
         let Some(words) = key.words().first_chunk() else { return };
         let Some([first, second]) = self.sets.get_mut(Self::set(hash)) else { return };
-        let victim = if first.is(hash, key) {
+        let age = self.age;
+        let is_free = |entry: &Entry| entry.used >> USED_BITS != age || !is_live(entry.flow);
+        let victim = if first.is(hash, used, key) {
             first
-        } else if second.is(hash, key) || !is_live(second.flow) {
+        } else if second.is(hash, used, key) || is_free(second) {
             second
-        } else if !is_live(first.flow) || coin {
+        } else if is_free(first) || coin {
             first
         } else {
             second
         };
-        *victim = Entry { hash, used: key.used() as u32, flow, words: *words };
+        *victim = Entry { hash, used, flow, words: *words };
     }
 
     /// Xorshift: good enough to pick victims, and cheap.
@@ -169,6 +188,12 @@ mod tests {
         assert_eq!(emc.lookup(5, &key(2)), Some(flow(2)));
         emc.clear();
         assert_eq!(emc.lookup(5, &key(1)), None);
+        emc.offer(5, &key(1), flow(1), real);
+        assert_eq!(emc.lookup(5, &key(1)), Some(flow(1)));
+        emc.age = u32::MAX >> USED_BITS;
+        emc.clear();
+        emc.age = 1;
+        assert_eq!(emc.lookup(5, &key(1)), None, "ages come again, entries do not");
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xvs_bench::{compare, demo, forward, instructions, offloads, sink, slow_link, source};
+use xvs_bench::{
+    compare, demo, flow_table, forward, instructions, offloads, sink, slow_link, source,
+};
 use xvs_tests::{Result, clean};
 
 /// Demo and benchmarks of xvswitch. Everything happens in network namespaces made for it.
@@ -28,6 +30,10 @@ enum Command {
     Instructions(instructions::Options),
     /// Run rounds over packets in memory: what `instructions` counts.
     Rounds(instructions::Rounds),
+    /// The flow table's figures beside their goals: instructions, nanoseconds, misses, memory, dumps.
+    FlowTable(flow_table::Options),
+    /// Run a part of them: what `flow-table` has valgrind look at.
+    FlowTablePart(flow_table::Run),
     /// Move packets between two interfaces and do nothing else, until a signal comes.
     Forward(forward::Options),
     /// Send UDP packets out of an interface until a signal comes, millions in a second.
@@ -57,6 +63,8 @@ fn run(command: &Command) -> Result<()> {
         Command::Offloads(options) => offloads::run(options),
         Command::Instructions(options) => instructions::run(options),
         Command::Rounds(rounds) => rounds.run(),
+        Command::FlowTable(options) => flow_table::run(options),
+        Command::FlowTablePart(part) => part.run(),
         Command::Forward(options) => forward::run(options),
         Command::Source(options) => source::run(options),
         Command::Sink(options) => sink::run(options),
