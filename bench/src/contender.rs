@@ -23,6 +23,8 @@ pub(crate) const FORWARDER: &str = "bare forwarder";
 /// A switch that can be started in the `dut` namespace of a rig.
 pub(crate) struct Contender {
     pub(crate) name: String,
+    /// The program that it is, when that is not ours or the kernel.
+    pub(crate) needs: Option<&'static str>,
     start: Box<Start>,
 }
 
@@ -30,7 +32,11 @@ type Start = dyn Fn(&Rig) -> Result<Switch>;
 
 impl Contender {
     fn new(name: &str, start: impl Fn(&Rig) -> Result<Switch> + 'static) -> Self {
-        Self { name: name.to_owned(), start: Box::new(start) }
+        Self { name: name.to_owned(), needs: None, start: Box::new(start) }
+    }
+
+    fn needs(self, program: &'static str) -> Self {
+        Self { needs: Some(program), ..self }
     }
 
     /// Starts it; whether it forwards yet, a ping will tell.
@@ -50,7 +56,8 @@ pub(crate) fn all() -> Vec<Contender> {
         Contender::new(OPEN_VSWITCH, |rig| {
             let switch = OpenVswitch::start(rig, SWITCH_MASK)?;
             Ok(Switch { pid: Some(switch.pid()), _running: Box::new(switch) })
-        }),
+        })
+        .needs("ovs-vswitchd"),
         Contender::new(FORWARDER, |rig| {
             let program = daemon::program("xvsbench")?;
             process(rig, &[&program.to_string_lossy(), "forward", "-a", "v1", "-b", "v2"])

@@ -1,9 +1,10 @@
 //! Samples of one quantity, and what is said of them.
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// The samples, in the order of the rounds.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Samples(Vec<f64>);
 
 impl Samples {
@@ -23,6 +24,18 @@ impl Samples {
     pub(crate) fn spread(&self) -> Option<(f64, f64)> {
         let sorted = self.sorted();
         Some((*sorted.first()?, *sorted.last()?))
+    }
+
+    /// How many.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Between which the middle half of them lies; `None` without samples.
+    pub(crate) fn quartiles(&self) -> Option<(f64, f64)> {
+        let sorted = self.sorted();
+        let quarter = sorted.len() / 4;
+        Some((*sorted.get(quarter)?, *sorted.iter().rev().nth(quarter)?))
     }
 
     /// Round by round, each as a multiple of the other's.
@@ -63,6 +76,14 @@ mod tests {
         assert_eq!(Samples(vec![3.0]).median(), Some(3.0));
         assert_eq!(Samples(vec![9.0, 1.0, 2.0]).median(), Some(2.0));
         assert_eq!(Samples(vec![9.0, 1.0, 2.0, 4.0]).median(), Some(3.0));
+    }
+
+    #[test]
+    fn half_of_the_samples_lie_between_the_quartiles() {
+        let seven = Samples(vec![7.0, 1.0, 6.0, 2.0, 5.0, 3.0, 4.0]);
+        assert_eq!(seven.quartiles(), Some((2.0, 6.0)));
+        assert_eq!(Samples(vec![3.0]).quartiles(), Some((3.0, 3.0)));
+        assert_eq!(Samples::default().quartiles(), None);
     }
 
     #[test]

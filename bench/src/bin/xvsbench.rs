@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use xvs_bench::{
-    compare, demo, flow_table, forward, instructions, offloads, sink, slow_link, source,
+    compare, demo, flow_table, forward, harness, instructions, offloads, sink, slow_link, source,
+    targets,
 };
 use xvs_tests::{Result, clean};
 
@@ -20,6 +21,8 @@ struct Cli {
 enum Command {
     /// Forward ping, TCP and UDP between two hosts and show figures.
     Demo(demo::Options),
+    /// Measure the table of targets: xvswitch and its peers in turns; unattended, goes on where it stopped.
+    All(harness::Options),
     /// Measure xvswitch, Open vSwitch, a bare forwarder and the Linux bridge in turns on the same core.
     Compare(compare::Options),
     /// Overload a slow link between xvswitch's ports, and Open vSwitch's: ping, TCP and system calls.
@@ -58,6 +61,7 @@ fn main() -> ExitCode {
 fn run(command: &Command) -> Result<()> {
     match command {
         Command::Demo(options) => demo::run(options),
+        Command::All(options) => targets::run(options),
         Command::Compare(options) => compare::run(options),
         Command::SlowLink(options) => slow_link::run(options),
         Command::Offloads(options) => offloads::run(options),
