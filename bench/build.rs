@@ -1,13 +1,16 @@
-//! Compiles the BPF programs of source, sink and call counter to objects that the crate includes.
+//! Compiles the BPF programs of source, sink and call counter to objects that the crate includes, and tells it
+//! its compiler.
 
 use std::path::PathBuf;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use libbpf_cargo::SkeletonBuilder;
 
 fn main() -> ExitCode {
     println!("cargo::rerun-if-changed=src/bpf");
     println!("cargo::rerun-if-env-changed=CLANG");
+    println!("cargo::rerun-if-env-changed=RUSTC");
+    println!("cargo::rustc-env=XVS_COMPILER={}", compiler());
     for name in ["source", "sink", "calls"] {
         if let Err(message) = compile(name) {
             println!("cargo::error={}", message.replace('\n', " "));
@@ -15,6 +18,15 @@ fn main() -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+/// Version and target of rustc, in one line.
+fn compiler() -> String {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output = Command::new(rustc).arg("--version").output();
+    let version = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    let target = std::env::var("TARGET").unwrap_or_default();
+    format!("{} for {target}", version.unwrap_or_else(|_| "unknown".to_owned()))
 }
 
 fn compile(name: &str) -> Result<(), String> {

@@ -6,6 +6,7 @@
 //! bins. Only what happens inside is counted. Each case runs with N and with 2 N rounds and the difference
 //! counts, so that starting costs nothing.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,7 @@ use xvs_netdev_afxdp::{
 };
 use xvs_tests::{Error, Result};
 
+use crate::baseline::{self, Baseline};
 use crate::valgrind;
 
 /// What to count.
@@ -31,6 +33,15 @@ pub struct Options {
     /// Fail when a goal is missed.
     #[arg(long)]
     pub strict: bool,
+    /// Fail when a case needs over 3 % more than the tracked file says, under the same compiler.
+    #[arg(long, conflicts_with = "accept")]
+    pub check: bool,
+    /// Track these counts from now on: rewrites the file.
+    #[arg(long, conflicts_with = "only")]
+    pub accept: bool,
+    /// The tracked file.
+    #[arg(long, default_value = baseline::FILE)]
+    pub file: PathBuf,
 }
 
 /// A kind of traffic.
@@ -74,18 +85,28 @@ const BATCH: u16 = 32;
 /// Rounds of the shorter run.
 const ROUNDS: u32 = 2000;
 
-/// Prints instructions and nanoseconds per packet of each case.
+/// Prints instructions and nanoseconds per packet of each case, and compares or tracks the former.
 ///
 /// # Errors
-/// When valgrind is missing or fails; with `strict`, when a goal is missed.
+/// When valgrind is missing or fails; with `strict`, when a goal is missed; with `check`, when a case needs
+/// more than is tracked.
 pub fn run(options: &Options) -> Result<()> {
     println!("{:24}{:>14}{:>8}{:>8}", "64-byte UDP", "instructions", "goal", "ns");
-    let mut missed = 0;
+    let (mut missed, mut counts) = (0, Vec::new());
     for case in CASES.iter().filter(|case| case.name.starts_with(&options.only)) {
         let count = count(case)?;
         let goal = case.goal.map_or_else(|| "-".to_owned(), |goal| goal.to_string());
         println!("{:24}{count:>14.1}{goal:>8}{:>8.1}", case.name, nanoseconds(case)?);
         missed += usize::from(case.goal.is_some_and(|goal| count > goal));
+        counts.push((case.name.to_owned(), count));
+    }
+    let counted = Baseline::new(counts);
+    if options.accept {
+        counted.write(&options.file)?;
+        println!("written to {}", options.file.display());
+    } else if options.check {
+        let remarks = Baseline::read(&options.file)?.compare(&counted)?;
+        remarks.iter().for_each(|remark| println!("{remark}"));
     }
     if options.strict && missed > 0 {
         return Err(Error::Check(format!("{missed} goals missed")));
@@ -101,10 +122,16 @@ pub(crate) fn nanoseconds(case: &Case) -> Result<f64> {
     Ok(start.elapsed().as_secs_f64() * 1e9 / f64::from(rounds) / f64::from(BATCH))
 }
 
-/// Instructions per packet.
+/// Instructions per packet. Both runs at once, as the count does not depend on what else runs.
 pub(crate) fn count(case: &Case) -> Result<f64> {
     let run = |rounds: u32| valgrind::instructions(&["rounds", case.name, &rounds.to_string()]);
-    Ok((run(2 * ROUNDS)? - run(ROUNDS)?) / f64::from(ROUNDS) / f64::from(BATCH))
+    let (shorter, longer) = std::thread::scope(|scope| {
+        let shorter = scope.spawn(|| run(ROUNDS));
+        let longer = run(2 * ROUNDS);
+        (shorter.join(), longer)
+    });
+    let shorter = shorter.map_err(|_| Error::Check("a thread panicked".to_owned()))??;
+    Ok((longer? - shorter) / f64::from(ROUNDS) / f64::from(BATCH))
 }
 
 /// Rounds over packets in memory.

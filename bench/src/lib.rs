@@ -1,5 +1,6 @@
 //! The demo and the benchmarks of xvswitch, on the rigs of xvs-tests.
 
+mod baseline;
 mod bpf;
 mod calls;
 mod contender;

@@ -6,10 +6,12 @@
 //! its generic receive offload is on.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ProgramInput};
-use xvs_tests::{Error, Result};
+use xvs_tests::{Error, Result, raw::RawSocket};
 
 use crate::bpf::{self, Program, failed};
 
@@ -17,10 +19,16 @@ use crate::bpf::{self, Program, failed};
 const LIVE_FRAMES: u32 = 1 << 1;
 /// TRAFFIC_PORT of traffic.h.
 const TRAFFIC_PORT: u16 = 9;
+/// Most flows: as many as leave the second byte of the source address below 128.
+const FLOWS_MAX: i64 = 60_000 * 100;
 /// TRAFFIC_FIRST_FLOW of traffic.h.
 const FIRST_FLOW: u16 = 1024;
+/// The longest frame of a live-frame run: a page less what the kernel keeps in it.
+const LIVE_MAX: u16 = 3000;
 /// Ethernet, IPv4 and UDP.
 const HEADERS: usize = 42;
+/// Where the checksum of the IPv4 header is in the frame.
+const CHECKSUM: usize = 24;
 
 /// What to send, and how fast.
 #[derive(Clone, Debug, clap::Args)]
@@ -32,10 +40,12 @@ pub struct Options {
     #[arg(long, default_value_t = 0)]
     pub rate: u64,
     /// Bytes of each frame without its check sequence.
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(60..=1514))]
+    /// Above 3000 they are sent through a packet socket, one flow only: the kernel's run has frames of a page.
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(60..=9014))]
     pub size: u16,
-    /// How many flows to take turns with; they differ in UDP source port.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=60_000))]
+    /// How many flows to take turns with; they differ in UDP source port, and each 60,000 of them in the second
+    /// byte of the source address.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=FLOWS_MAX))]
     pub flows: u32,
     /// Source Ethernet address.
     #[arg(long, default_value = "02:00:00:00:00:01")]
@@ -56,14 +66,17 @@ pub struct Options {
 /// # Errors
 /// When the interface is not there, or the kernel refuses the program or its run.
 pub fn run(options: &Options) -> Result<()> {
+    if options.size > LIVE_MAX {
+        return through_socket(options);
+    }
     let ifindex = bpf::ifindex(&options.interface)?;
     let object = include_bytes!(concat!(env!("OUT_DIR"), "/source.bpf.o"));
     let mut program = Program::load("source", object)?;
     let map = program.map()?;
-    let pace = pace(ifindex, options);
-    map.update(&0u32.to_ne_bytes(), &pace, MapFlags::ANY).map_err(failed("source"))?;
-    std::thread::spawn(move || report(&map));
     let frame = frame(options);
+    let pace = pace(ifindex, options, &frame);
+    map.update(&0u32.to_ne_bytes(), &pace, MapFlags::ANY).map_err(failed("source"))?;
+    std::thread::spawn(move || report(|| sent(&map)));
     loop {
         let run = program.program()?.test_run(ProgramInput {
             data_in: Some(&frame),
@@ -79,12 +92,36 @@ pub fn run(options: &Options) -> Result<()> {
     }
 }
 
+/// Sends large frames until a signal ends the process.
+fn through_socket(options: &Options) -> Result<()> {
+    if options.flows > 1 || options.rate > 0 {
+        let size = options.size;
+        return Err(Error::Check(format!(
+            "--size {size}: --flows and --rate need at most {LIVE_MAX}"
+        )));
+    }
+    let socket = RawSocket::open(&options.interface)?;
+    let frame = frame(options);
+    let sent = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&sent);
+    std::thread::spawn(move || report(|| Ok(counted.load(Ordering::Relaxed))));
+    loop {
+        if socket.send(&frame)? {
+            sent.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
 /// `struct pace` of source.bpf.c.
-fn pace(ifindex: u32, options: &Options) -> Vec<u8> {
+fn pace(ifindex: u32, options: &Options, frame: &[u8]) -> Vec<u8> {
     let interval = (1_000_000_000u64 << 8).checked_div(options.rate).unwrap_or(0);
+    let [_, second, ..] = options.from.octets();
+    let checksum = frame.get(CHECKSUM..).and_then(<[u8]>::first_chunk).copied();
+    let checksum = u16::from_be_bytes(checksum.unwrap_or_default());
     let mut bytes = Vec::new();
-    bytes.extend(ifindex.to_ne_bytes());
-    bytes.extend(options.flows.to_ne_bytes());
+    for half in [ifindex, options.flows, u32::from(second), u32::from(checksum)] {
+        bytes.extend(half.to_ne_bytes());
+    }
     for word in [interval, 0, 0] {
         bytes.extend(word.to_ne_bytes());
     }
@@ -127,11 +164,11 @@ fn ip_checksum(header: &[u8]) -> u16 {
 }
 
 /// Prints how much was sent, once a second.
-fn report(map: &MapHandle) {
+fn report(sent: impl Fn() -> Result<u64>) {
     let mut before = 0;
     loop {
         std::thread::sleep(Duration::from_secs(1));
-        match sent(map) {
+        match sent() {
             Ok(now) => {
                 println!("{} packets/s", now - before);
                 before = now;

@@ -10,6 +10,8 @@
 struct pace {
 	__u32 ifindex;
 	__u32 n_flows;
+	__u32 second;	/* second byte of the source address of the first flows */
+	__u32 checksum; /* of the IPv4 header of the first flows */
 	__u64 interval; /* between two packets, in 256ths of a nanosecond; 0: none */
 	__u64 next;	/* when the next packet is due, in the same unit */
 	__u64 sent;	/* packets handed to the interface */
@@ -41,6 +43,19 @@ static __always_inline int is_due(struct pace *pace)
 	return 1;
 }
 
+/* Makes the packet that of a flow: its source port and, as there are more flows than ports, the second
+ * byte of its source address. The frame may have been that of any flow before. */
+static __always_inline void be_flow(struct headers *headers, const struct pace *pace, __u32 flow)
+{
+	__u32 address = flow / TRAFFIC_PORTS;
+	/* RFC 1624: the byte is the lower one of a word, which grows by as much. */
+	__u32 sum = (~pace->checksum & 0xffff) + address;
+
+	headers->udp.source = bpf_htons(TRAFFIC_FIRST_FLOW + flow % TRAFFIC_PORTS);
+	((__u8 *)&headers->ip.saddr)[1] = pace->second + address;
+	headers->ip.check = bpf_htons(~((sum & 0xffff) + (sum >> 16)));
+}
+
 SEC("xdp")
 int source(struct xdp_md *ctx)
 {
@@ -51,7 +66,7 @@ int source(struct xdp_md *ctx)
 	if (!headers || !pace || !is_due(pace))
 		return XDP_DROP;
 	if (pace->n_flows > 1)
-		headers->udp.source = bpf_htons(TRAFFIC_FIRST_FLOW + pace->sent % pace->n_flows);
+		be_flow(headers, pace, pace->sent % pace->n_flows);
 	pace->sent++;
 	return bpf_redirect(pace->ifindex, 0);
 }

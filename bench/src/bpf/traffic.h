@@ -14,8 +14,9 @@
 /* The discard service: packets to this UDP port are the benchmark's, all others are left alone. */
 #define TRAFFIC_PORT 9
 
-/* The first source port; flow n has TRAFFIC_FIRST_FLOW + n. */
+/* The first source port, and how many there are; with as many flows as ports the next address begins. */
 #define TRAFFIC_FIRST_FLOW 1024
+#define TRAFFIC_PORTS 60000
 
 struct headers {
 	struct ethhdr eth;
