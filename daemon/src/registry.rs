@@ -95,6 +95,10 @@ metrics! {
         Counter "pmd_tx_batches" "batches" |t| t.tx_batches, "Batches in which they were put there.";
         Gauge "pmd_flows" "flows" |t| t.flows, "Flows cached.";
         Gauge "pmd_masks" "masks" |t| t.masks, "Different masks among the cached flows.";
+        Gauge "pmd_flows_max" "flows" |t| t.flows_max, "The most flows cached at a time.";
+        Gauge "pmd_flows_avg" "flows" |t| t.flows_avg, "Flows cached lately.";
+        Gauge "pmd_flow_limit" "flows" |t| t.flow_limit, "Flows that may be cached; less than configured while checking them takes too long.";
+        Gauge "pmd_round_ns" "ns" |t| t.round_ns, "Time that the last check of all flows took.";
     }
     /// Of each bridge: its MAC table.
     FDB: FdbStats {

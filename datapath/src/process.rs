@@ -28,7 +28,8 @@ pub struct DatapathConfig {
     /// Whether there is a signature cache.
     pub smc: bool,
     /// The most flows. Packets beyond are forwarded all the same, each by a translation of its own.
-    /// Lowering it removes no flow. At most [`DatapathConfig::MAX_FLOWS`].
+    /// Those in excess go as soon as no packet comes for 100 ms. At most [`DatapathConfig::MAX_FLOWS`];
+    /// fewer while a thread cannot keep so many true, see [`Datapath::flow_limit`].
     pub flow_limit: usize,
     /// A flow of the bridge goes when no packet came for so long.
     pub max_idle: Nanos,
@@ -145,6 +146,7 @@ impl Datapath {
         self.smc.enable(config.smc);
         let flow_limit = config.flow_limit.min(DatapathConfig::MAX_FLOWS);
         self.config = DatapathConfig { flow_limit, ..config };
+        self.stats.flow_limit.set(self.flow_limit() as u64);
     }
 
     /// The counters, to be read by anybody.
@@ -279,7 +281,7 @@ impl Datapath {
     ) -> Found {
         self.stats.misses.add(1);
         let version = upcall.version();
-        let room = self.table.len() < self.config.flow_limit;
+        let room = self.table.len() < self.flow_limit();
         let purpose = if room { Purpose::Packet } else { Purpose::Uncached { n_bytes } };
         let translation = upcall.translate(key, purpose, now);
         let mut flow = Flow::new(

@@ -38,6 +38,14 @@ pub struct DatapathStats {
     pub flows: Counter,
     /// Distinct masks now.
     pub masks: Counter,
+    /// The most flows there were at the end of a round of checks.
+    pub flows_max: Counter,
+    /// How many there are at the end of rounds, later rounds counting more.
+    pub flows_avg: Counter,
+    /// How many there may be now.
+    pub flow_limit: Counter,
+    /// Nanoseconds that the last round of checks took, from the change that began it.
+    pub round_ns: Counter,
     /// Flows removed because no packet came for long.
     pub flows_expired: Counter,
     /// Flows changed or removed because the rules or the learned addresses said so.

@@ -5,13 +5,17 @@ mod builtin;
 mod dpctl;
 mod fdb;
 mod netdev;
+mod upcall;
 mod xvs;
 
 use super::command::Command;
 
 /// Every command, in no order.
 pub(super) fn all() -> impl Iterator<Item = &'static Command> {
-    [builtin::ALL, dpctl::ALL, fdb::ALL, netdev::ALL, xvs::ALL].into_iter().flatten().copied()
+    [builtin::ALL, dpctl::ALL, fdb::ALL, netdev::ALL, upcall::ALL, xvs::ALL]
+        .into_iter()
+        .flatten()
+        .copied()
 }
 
 #[cfg(test)]

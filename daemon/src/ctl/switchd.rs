@@ -82,6 +82,10 @@ pub trait Control {
     /// Removes all flows; returns how many.
     fn flush_flows(&mut self) -> Result<u64, CtlError>;
 
+    /// Waits until every flow has been checked against the rules once more and the rules have heard of
+    /// every packet so far; two seconds at most, then [`CtlError::Timeout`].
+    fn wait_for_checks(&mut self) -> Result<(), CtlError>;
+
     /// The meters, by number.
     fn meters(&mut self) -> Vec<MeterRow>;
 

@@ -173,6 +173,10 @@ impl Control for MemorySwitch {
         Ok(self.flows.drain(..).count() as u64)
     }
 
+    fn wait_for_checks(&mut self) -> Result<(), CtlError> {
+        Ok(())
+    }
+
     fn meters(&mut self) -> Vec<MeterRow> {
         self.meters.rows().collect()
     }

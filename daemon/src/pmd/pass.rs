@@ -30,8 +30,9 @@ pub fn most_per_pass(batch_size: u64) -> u64 {
     BACKLOG_PER_PASS / batch * batch
 }
 
-/// Flows checked in one pass at most; bounds how long revalidation holds a packet back.
-const REVALIDATE_PER_PASS: usize = 64;
+/// Flows checked in one pass: at least, for a pass without packets takes no time, and at most, which bounds
+/// how long revalidation holds a packet back.
+const CHECKS_PER_PASS: (usize, usize) = (64, 512);
 
 /// What can be changed while the thread runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,7 +180,7 @@ impl Pmd {
 
     /// One pass over all queues. Returns how many packets were received.
     pub fn pass(&mut self, now: Nanos) -> u64 {
-        self.account(now);
+        let elapsed = self.account(now);
         let mut received = 0;
         let most = most_per_pass(self.config.batch_size as u64);
         for slot in &mut self.rxqs {
@@ -204,7 +205,9 @@ impl Pmd {
             received += slot.in_pass;
         }
         self.flush(now);
-        self.datapath.revalidate(&*self.switch, now, REVALIDATE_PER_PASS);
+        let (least, most) = CHECKS_PER_PASS;
+        let checks = self.datapath.checks_due(elapsed).clamp(least, most);
+        self.datapath.revalidate(&*self.switch, now, checks);
         if received > 0 {
             self.idle_since = now;
         }
@@ -228,26 +231,28 @@ impl Pmd {
         }
     }
 
-    /// Books the time since the last pass to what that pass did.
-    fn account(&mut self, now: Nanos) {
-        let spent = now.since(self.last).0;
+    /// Books the time since the last pass to what that pass did, and returns it.
+    fn account(&mut self, now: Nanos) -> Nanos {
+        let elapsed = now.since(self.last);
+        let spent = elapsed.0;
         let first = self.last.0 == 0;
         self.last = now;
         let stats = &self.stats;
         stats.passes.add(1);
         if first {
-            return;
+            return Nanos(0);
         }
         let packets: u64 = self.rxqs.iter().map(|slot| slot.in_pass).sum();
         if packets == 0 {
             stats.idle_ns.add(spent);
-            return;
+            return elapsed;
         }
         stats.busy_passes.add(1);
         stats.busy_ns.add(spent);
         for slot in &self.rxqs {
             slot.busy_ns.add(spent.saturating_mul(slot.in_pass) / packets);
         }
+        elapsed
     }
 
     /// Sleeps if the configuration allows it and there is nothing to do; `clock` tells when it woke.

@@ -1,6 +1,7 @@
 //! What commands ask of the switch: [`Control`], in terms of the modules beside this one.
 
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use xvs_config::{PortSpec as ConfigPortSpec, Topology};
 use xvs_datapath::{
@@ -16,6 +17,9 @@ use crate::ctl::{
 
 /// Places of the flow table that one command visits: bounds how long packets wait for a dump.
 const DUMP_PLACES: usize = 512;
+
+/// How long a command waits for all flows to be checked.
+const CHECKED_WITHIN: Duration = Duration::from_secs(2);
 
 fn flow_info(flow: FlowSnapshot, now: Nanos) -> FlowInfo {
     let used = flow.stats.used;
@@ -195,6 +199,19 @@ impl Control for Switchd {
             }
         }
         Ok(n)
+    }
+
+    fn wait_for_checks(&mut self) -> Result<(), CtlError> {
+        self.on_threads(None, |pmd| pmd.datapath.recheck())?;
+        let end = Instant::now() + CHECKED_WITHIN;
+        let is_checked = |pmd: &mut crate::pmd::Pmd| pmd.datapath.is_checked(&*pmd.switch());
+        while !self.on_threads(None, is_checked)?.into_iter().all(|done| done) {
+            if Instant::now() > end {
+                return Err(CtlError::Timeout("the check of all flows".to_owned()));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
     }
 
     fn meters(&mut self) -> Vec<MeterRow> {

@@ -156,6 +156,10 @@ impl Switchd {
                 tx_batches: since(&pmd.tx_batches, base.tx_batches),
                 flows: path.flows.get(),
                 masks: path.masks.get(),
+                flows_max: path.flows_max.get().max(path.flows.get()),
+                flows_avg: path.flows_avg.get(),
+                flow_limit: path.flow_limit.get(),
+                round_ns: path.round_ns.get(),
             }
         });
         stats.collect()

@@ -182,9 +182,10 @@ impl Fdb {
         }
         let mut change = Change::when(self.missed.has(host));
         let old = self.remove(host);
-        if let Some(old) = old {
+        if old.is_some() {
             self.stats.moved += 1;
-            change = Change::when(old.is_target);
+            // Its flows at the old place would let it return there unseen.
+            change = Change::Flows;
         } else {
             self.stats.learned += 1;
             if self.entries.len() >= self.config.capacity && self.evict() == Some(Change::Flows) {

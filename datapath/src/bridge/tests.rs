@@ -1,5 +1,6 @@
 //! NORMAL: learning, moving, ageing, flooding and the bounds of the MAC table; rules in modules.
 
+mod cached;
 mod oracle;
 mod rules;
 mod text;

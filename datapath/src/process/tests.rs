@@ -97,6 +97,17 @@ impl Bench {
         packets: &[Vec<u8>],
         copies: usize,
     ) -> Vec<Vec<Vec<u8>>> {
+        self.run_from(PortNo(1), upcall, packets, copies)
+    }
+
+    /// The same from any port.
+    pub(crate) fn run_from(
+        &mut self,
+        in_port: PortNo,
+        upcall: &impl Upcall,
+        packets: &[Vec<u8>],
+        copies: usize,
+    ) -> Vec<Vec<Vec<u8>>> {
         let mut batch = PacketBatch::new(PacketBatch::<()>::MAX);
         for bytes in packets {
             batch.push(self.pool.packet(bytes).unwrap()).unwrap();
@@ -108,7 +119,7 @@ impl Bench {
             copies: &mut self.pool.clone(),
             upcall,
         };
-        self.datapath.process(PortNo(1), &mut batch, &mut env);
+        self.datapath.process(in_port, &mut batch, &mut env);
         self.pool.set_limit(usize::MAX);
         assert!(batch.is_empty());
         let mut out = vec![Vec::new(); 5];

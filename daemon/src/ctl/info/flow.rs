@@ -108,6 +108,14 @@ pub struct PmdStats {
     pub flows: u64,
     /// Different masks among them.
     pub masks: u64,
+    /// The most flows there were.
+    pub flows_max: u64,
+    /// How many there were lately.
+    pub flows_avg: u64,
+    /// How many there may be: less than configured while checking them takes too long.
+    pub flow_limit: u64,
+    /// Nanoseconds that the last round of checks over all flows took.
+    pub round_ns: u64,
 }
 
 /// The receive queues of one PMD thread.

@@ -157,6 +157,17 @@ fn execute(actions: &[Action], key: &FlowKey) -> Sent {
     sent
 }
 
+/// Bits that no packet has: what no rule looks at may be anything.
+fn noise() -> impl Strategy<Value = FlowKey> {
+    prop::collection::vec(any::<u64>(), FlowKey::default().words().len()).prop_map(|words| {
+        let mut key = FlowKey::from_words(words.try_into().unwrap());
+        for (tci, _) in Field::TAGS {
+            key.set(tci, key.get(tci) | u128::from(TAG));
+        }
+        key
+    })
+}
+
 fn decide(switch: &Switch, key: &FlowKey) -> Translation {
     switch.translate(key, checked(0), secs(1))
 }
@@ -186,18 +197,29 @@ fn key() -> impl Strategy<Value = FlowKey> {
         prop::sample::select(vec![0u16, 0, 0x1000, 0x1005, 0x3007]),
     );
     let l3 = (
-        prop::sample::select(vec![(0x0800u16, 6u8), (0x0800, 17), (0x86dd, 17), (0x0806, 1)]),
+        prop::sample::select(vec![
+            (0x0800u16, 6u8),
+            (0x0800, 17),
+            (0x86dd, 17),
+            (0x0806, 1),
+            (0x0806, 2),
+            (0x86dd, 58),
+        ]),
         near(0x0a00_0001, 32),
         near(0x0a00_0002, 32),
-        near(1 << 100, 128),
-        (0u8..8, prop::sample::select(vec![0u8, 1, 3])),
+        (near(1 << 100, 128), near(1 << 100, 128), 0u32..8),
+        (0u8..8, prop::sample::select(vec![0u8, 1, 3]), prop::sample::select(vec![1u8, 64, 255])),
     );
-    (l2, l3, near(80, 16), near(80, 16), 0u16..0x20).prop_map(
+    // Fields that lie in ARP and neighbour discovery only.
+    let below = (0u64..4, 0u64..4, near(1 << 100, 128));
+    let ports = prop_oneof![4 => near(80, 16), 1 => Just(135)];
+    let ports = (ports, prop_oneof![4 => near(80, 16), 1 => Just(0)]);
+    (l2, l3, ports, below, 0u16..0x20).prop_map(
         |(
             (port, src, dst, tci, inner),
-            ((eth_type, proto), ip_src, ip_dst, ip6, (tos, frag)),
-            sport,
-            dport,
+            ((eth_type, proto), ip_src, ip_dst, (ip6_src, ip6, label), (tos, frag, ttl)),
+            (sport, dport),
+            (sha, tha, target),
             flags,
         )| {
             let mut key = FlowKey::default();
@@ -211,7 +233,13 @@ fn key() -> impl Strategy<Value = FlowKey> {
                 (&Field::IP_PROTO, proto.into()),
                 (&Field::IPV4_SRC, ip_src),
                 (&Field::IPV4_DST, ip_dst),
+                (&Field::IPV6_SRC, ip6_src),
                 (&Field::IPV6_DST, ip6),
+                (&Field::IPV6_LABEL, label.into()),
+                (&Field::ARP_SHA, mac(sha).to_u64().into()),
+                (&Field::ARP_THA, mac(tha).to_u64().into()),
+                (&Field::ND_TARGET, target),
+                (&Field::IP_TTL, ttl.into()),
                 (&Field::IP_TOS, tos.into()),
                 (&Field::IP_FRAG, frag.into()),
                 (&Field::TP_SRC, sport),
@@ -223,6 +251,34 @@ fn key() -> impl Strategy<Value = FlowKey> {
             key
         },
     )
+}
+
+/// One word of a match of ARP.
+fn arp() -> BoxedStrategy<String> {
+    prop_oneof![
+        (1u8..3).prop_map(|op| format!("arp_op={op}")),
+        (near(0x0a00_0001, 32), 0u32..=32, prop::sample::select(vec!["arp_spa", "arp_tpa"]))
+            .prop_map(|(ip, prefix, name)| {
+                let ip = core::net::Ipv4Addr::from_bits(u32::try_from(ip).unwrap());
+                format!("{name}={ip}/{prefix}")
+            }),
+        (0u64..4).prop_map(|n| format!("arp_sha={}", mac(n))),
+        (0u64..4).prop_map(|n| format!("arp_tha={}/00:00:00:00:00:03", mac(n))),
+    ]
+    .boxed()
+}
+
+/// One word of a match of neighbour discovery.
+fn nd() -> BoxedStrategy<String> {
+    prop_oneof![
+        (near(1 << 100, 128), 0u32..=128).prop_map(|(ip, prefix)| format!(
+            "nd_target={}/{prefix}",
+            core::net::Ipv6Addr::from_bits(ip)
+        )),
+        (0u64..4).prop_map(|n| format!("nd_sll={}", mac(n))),
+        Just("icmpv6_code=0".to_owned()),
+    ]
+    .boxed()
 }
 
 /// One word of a match for this protocol.
@@ -250,9 +306,14 @@ fn word(protocol: usize) -> BoxedStrategy<String> {
                 core::net::Ipv4Addr::from_bits(u32::try_from(ip).unwrap())
             )
         });
-    let ip6 = (near(1 << 100, 128), 0u32..=128).prop_map(|(ip, prefix)| {
-        format!("ipv6_dst={}/{prefix}", core::net::Ipv6Addr::from_bits(ip))
-    });
+    let ip6 = (near(1 << 100, 128), 0u32..=128, prop::sample::select(vec!["ipv6_src", "ipv6_dst"]))
+        .prop_map(|(ip, prefix, name)| {
+            format!("{name}={}/{prefix}", core::net::Ipv6Addr::from_bits(ip))
+        });
+    let ip6 = prop_oneof![
+        4 => ip6,
+        1 => (0u32..4, 0u32..8).prop_map(|(label, mask)| format!("ipv6_label={label}/{mask:#x}")),
+    ];
     let l4 = prop_oneof![
         (near(80, 16), 0u16..=0xffff, prop::sample::select(vec!["tp_src", "tp_dst"]))
             .prop_map(|(port, mask, name)| format!("{name}={port}/{mask:#x}")),
@@ -262,7 +323,9 @@ fn word(protocol: usize) -> BoxedStrategy<String> {
             "nw_frag=yes",
             "nw_frag=not_later",
             "nw_tos=4",
-            "nw_ecn=1"
+            "nw_ecn=1",
+            "nw_ttl=64",
+            "nw_ttl=1",
         ])
         .prop_map(str::to_owned),
     ];
@@ -272,11 +335,13 @@ fn word(protocol: usize) -> BoxedStrategy<String> {
         2 => prop_oneof![1 => l2, 2 => ip, 2 => l4].boxed(),
         3 => prop_oneof![1 => l2, 2 => ip, 2 => l4, 1 => Just("tcp_flags=+syn-ack".to_owned())]
             .boxed(),
-        _ => prop_oneof![1 => l2, 2 => ip6, 2 => l4].boxed(),
+        4 => prop_oneof![1 => l2, 2 => ip6, 2 => l4].boxed(),
+        5 => prop_oneof![1 => l2, 3 => arp()].boxed(),
+        _ => prop_oneof![1 => l2, 1 => ip6, 2 => nd()].boxed(),
     }
 }
 
-const PROTOCOLS: [&str; 6] = ["", "ip,", "udp,", "tcp,", "udp6,", "arp,"];
+const PROTOCOLS: [&str; 7] = ["", "ip,", "udp,", "tcp,", "udp6,", "arp,", "icmp6,icmpv6_type=135,"];
 
 fn action(protocol: usize, table: u8) -> BoxedStrategy<String> {
     let any_packet = prop::sample::select(vec![
@@ -305,10 +370,11 @@ fn action(protocol: usize, table: u8) -> BoxedStrategy<String> {
         "set_field:1/3->tp_src",
         "mod_nw_tos:4",
         "mod_nw_ecn:1",
+        "mod_nw_ttl:64",
     ]);
     let resubmit = (table + 1..=3).prop_map(|to| format!("resubmit(,{to})"));
     let all = match protocol {
-        1 | 5 => prop_oneof![3 => any_packet, 1 => ip].boxed(),
+        1 => prop_oneof![3 => any_packet, 1 => ip].boxed(),
         2 | 3 => prop_oneof![3 => any_packet, 1 => ip, 1 => l4].boxed(),
         4 => prop_oneof![3 => any_packet, 1 => l4].boxed(),
         _ => any_packet.boxed(),
@@ -318,10 +384,10 @@ fn action(protocol: usize, table: u8) -> BoxedStrategy<String> {
 }
 
 /// Rules in tables 0 to 3; their place in the list is their priority.
-fn rules() -> impl Strategy<Value = Vec<String>> {
+pub(super) fn rules() -> impl Strategy<Value = Vec<String>> {
     let rule = (0u8..=3, 0..PROTOCOLS.len()).prop_flat_map(|(table, protocol)| {
         let actions = prop::collection::vec(action(protocol, table), 0..5);
-        let words = prop::collection::vec(word(if protocol == 5 { 1 } else { protocol }), 0..3);
+        let words = prop::collection::vec(word(protocol), 0..3);
         (words, actions, any::<bool>()).prop_map(move |(words, mut actions, goto)| {
             if goto && table < 3 {
                 actions.push(format!("goto_table:{}", table + 1));
@@ -365,12 +431,13 @@ proptest! {
     fn decisions_are_the_oracles_for_all_that_the_mask_covers(
         texts in rules(),
         keys in prop::collection::vec(key(), 2..8),
+        noise in prop::collection::vec(noise(), 2..4),
     ) {
         let (switch, oracle) = both(&texts);
         for key in &keys {
             let made = decide(&switch, key);
             prop_assert_eq!(execute(&made.actions, key), oracle.decide(key));
-            for other in &keys {
+            for other in keys.iter().chain(&noise) {
                 let Some(like) = mixed(key, &made.mask, other) else { continue };
                 prop_assert_eq!(&decide(&switch, &like), &made, "looked at {:x?}", made.mask);
                 prop_assert_eq!(execute(&made.actions, &like), oracle.decide(&like));
