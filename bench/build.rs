@@ -1,4 +1,4 @@
-//! Compiles the BPF programs of source, sink and call counter to objects that the crate includes, and tells it
+//! Compiles the BPF programs of source, sink, counter and peers to objects that the crate includes, and tells it
 //! its compiler.
 
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ fn main() -> ExitCode {
     println!("cargo::rerun-if-env-changed=CLANG");
     println!("cargo::rerun-if-env-changed=RUSTC");
     println!("cargo::rustc-env=XVS_COMPILER={}", compiler());
-    for name in ["source", "sink", "calls"] {
+    for name in ["source", "sink", "calls", "redirect_xdp", "redirect_tc"] {
         if let Err(message) = compile(name) {
             println!("cargo::error={}", message.replace('\n', " "));
             return ExitCode::FAILURE;

@@ -7,17 +7,22 @@ use xvs_tests::{
     Error, Result,
     daemon::{self, Daemon, Setup},
     proc::Proc,
-    rig::Rig,
+    rig::{PortSpec, Rig},
 };
 
-use crate::peers::{self, OpenVswitch};
+use crate::kernel_peers;
+use crate::peers::{self, OpenVswitch, TestpmdCores};
 
 /// The core on which every switch forwards.
 pub(crate) const SWITCH_MASK: &str = "1";
 
 /// Names by which the goals refer to contenders.
 pub(crate) const XVSWITCH: &str = "xvswitch";
+/// With `sleep-max-us`.
+pub(crate) const SLEEPING: &str = "xvswitch, sleeping";
 pub(crate) const OPEN_VSWITCH: &str = "Open vSwitch";
+pub(crate) const OPEN_VSWITCH_PACKET: &str = "Open vSwitch, AF_PACKET";
+pub(crate) const TESTPMD: &str = "testpmd";
 pub(crate) const FORWARDER: &str = "bare forwarder";
 
 /// A switch that can be started in the `dut` namespace of a rig.
@@ -48,11 +53,7 @@ impl Contender {
 /// All that are built in.
 pub(crate) fn all() -> Vec<Contender> {
     vec![
-        Contender::new(XVSWITCH, |rig| {
-            let pmd = format!("cpu-mask = \"0x{SWITCH_MASK}\"");
-            let mut daemon = Daemon::start(rig, &Setup::new(rig).pmd(&pmd))?;
-            Ok(Switch { pid: Some(daemon.proc().pid()), _running: Box::new(daemon) })
-        }),
+        xvswitch(XVSWITCH, |_, setup| Ok(setup)),
         Contender::new(OPEN_VSWITCH, |rig| {
             let switch = OpenVswitch::start(rig, SWITCH_MASK)?;
             Ok(Switch { pid: Some(switch.pid()), _running: Box::new(switch) })
@@ -62,12 +63,42 @@ pub(crate) fn all() -> Vec<Contender> {
             let program = daemon::program("xvsbench")?;
             process(rig, &[&program.to_string_lossy(), "forward", "-a", "v1", "-b", "v2"])
         }),
-        Contender::new("Linux bridge", |rig| {
-            peers::linux_bridge(rig)?;
-            peers::steer(rig, SWITCH_MASK)?;
-            Ok(Switch { pid: None, _running: Box::new(()) })
-        }),
+        Contender::new(TESTPMD, |rig| {
+            let cores = TestpmdCores { main: 1, forwarding: 0 };
+            let process = peers::testpmd(rig, cores)?;
+            Ok(Switch { pid: Some(process.pid()), _running: Box::new(process) })
+        })
+        .needs("dpdk-testpmd"),
+        Contender::new(OPEN_VSWITCH_PACKET, |rig| {
+            let ports = kernel_peers::steer(rig, SWITCH_MASK)?;
+            let switch = OpenVswitch::with_ports(rig, &ports, "system", SWITCH_MASK)?;
+            Ok(Switch { pid: Some(switch.pid()), _running: Box::new(switch) })
+        })
+        .needs("ovs-vswitchd"),
+        in_kernel("Linux bridge", kernel_peers::linux_bridge),
+        in_kernel("XDP redirect", kernel_peers::xdp_redirect),
+        in_kernel("tc redirect", kernel_peers::tc_redirect),
     ]
+}
+
+/// xvswitch under a name, with its default settings but for what `change` does to them and to the rig.
+pub(crate) fn xvswitch(
+    name: &str,
+    change: impl Fn(&Rig, Setup) -> Result<Setup> + 'static,
+) -> Contender {
+    Contender::new(name, move |rig| {
+        let setup = Setup::new(rig).pmd(&format!("cpu-mask = \"0x{SWITCH_MASK}\""));
+        let mut daemon = Daemon::start(rig, &change(rig, setup)?)?;
+        Ok(Switch { pid: Some(daemon.proc().pid()), _running: Box::new(daemon) })
+    })
+}
+
+/// A peer that is the kernel, on the switch's core, for as long as what `start` returns.
+fn in_kernel<T: 'static>(name: &str, start: fn(&Rig, &[PortSpec]) -> Result<T>) -> Contender {
+    Contender::new(name, move |rig| {
+        let ports = kernel_peers::steer(rig, SWITCH_MASK)?;
+        Ok(Switch { pid: None, _running: Box::new(start(rig, &ports)?) })
+    })
 }
 
 /// A forwarder of somebody else, `NAME=COMMAND`: the command forwards between `v1` and `v2` of the

@@ -13,7 +13,8 @@ use xvs_tests::{
     rig::{C2, Rig},
 };
 
-use crate::peers::{self, OpenVswitch};
+use crate::kernel_peers;
+use crate::peers::OpenVswitch;
 
 /// Seconds of each iperf3 run: no step is silent for 10 s.
 const SECONDS: u32 = 4;
@@ -118,7 +119,7 @@ fn open_vswitch(clock: Instant) -> Result<Traffic> {
 fn linux_bridge(clock: Instant) -> Result<Traffic> {
     say(clock, "Linux bridge: the same rig");
     let rig = Rig::pair()?;
-    peers::linux_bridge(&rig)?;
+    kernel_peers::linux_bridge(&rig, &rig.ports)?;
     Traffic::measure(&rig, clock, "Linux bridge")
 }
 

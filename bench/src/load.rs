@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use xvs_tests::{Error, Result, daemon, proc::Proc, rig::Rig};
 
+use crate::probe::{Probes, Probing};
 use crate::sink::Sink;
 
 /// The core of whoever makes and takes packets; the switch has the other.
@@ -50,5 +51,26 @@ impl Load {
                 Err(Error::Command { line, output: source.stderr() })
             }
         }
+    }
+
+    /// Loss in percent at a rate below saturation, and what a prober saw meanwhile.
+    #[allow(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "rates and counts far below 2^52"
+    )]
+    pub(crate) fn probe(self, rig: &Rig, rate: f64, length: Duration) -> Result<(f64, Probes)> {
+        let sink = rig.c2.enter(|| Sink::attach("e0"))?;
+        // Begins before the prober and ends after it.
+        let count = (rate * (length + 2 * SETTLE).as_secs_f64()) as u64;
+        let rate = (rate as u64).to_string();
+        let mut source = self.start(rig, &["--rate", &rate, "--count", &count.to_string()])?;
+        std::thread::sleep(SETTLE);
+        let probes = Probing::start(rig, length)?.finish()?;
+        source.finish(length * 2 + Duration::from_secs(15))?;
+        std::thread::sleep(Duration::from_millis(100));
+        let lost = count.saturating_sub(sink.count()?.packets);
+        Ok((lost as f64 * 100.0 / count.max(1) as f64, probes))
     }
 }

@@ -1,4 +1,4 @@
-//! The switches that xvswitch is compared with, each in the `dut` namespace of a rig of its own.
+//! The switches in user space that xvswitch is compared with, each in the `dut` namespace of a rig of its own.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,37 +7,9 @@ use std::time::Duration;
 use xvs_tests::{
     Error, Result,
     proc::{self, Proc},
-    rig::Rig,
+    rig::{PortSpec, Rig},
     wait_until,
 };
-
-/// Joins the ports of a rig by a Linux bridge; it lives as long as the namespace.
-///
-/// # Errors
-/// When `ip` refuses.
-pub fn linux_bridge(rig: &Rig) -> Result<()> {
-    rig.dut.ip("link add br0 type bridge")?;
-    for port in &rig.ports {
-        rig.dut.ip(&format!("link set {} master br0", port.name))?;
-    }
-    rig.dut.ip("link set br0 up").map(drop)
-}
-
-/// Makes the kernel forward what arrives at the ports of a rig on the cores of `cpu_mask` (hexadecimal)
-/// instead of the sender's.
-///
-/// # Errors
-/// When the kernel cannot steer packets.
-pub fn steer(rig: &Rig, cpu_mask: &str) -> Result<()> {
-    for port in &rig.ports {
-        let name = &port.name;
-        // Redirected frames reach the stack of a veth device only with generic receive offload.
-        rig.dut.run(&format!("ethtool -K {name} gro on"))?;
-        let file = format!("/sys/class/net/{name}/queues/rx-0/rps_cpus");
-        proc::run(rig.dut.command("sh").args(["-c", &format!("echo {cpu_mask} >{file}")]))?;
-    }
-    Ok(())
-}
 
 /// Open vSwitch's userspace datapath with a database of its own, in the scratch directory of a rig.
 #[derive(Debug)]
@@ -48,11 +20,24 @@ pub struct OpenVswitch {
 
 impl OpenVswitch {
     /// Starts it with the rig's ports as afxdp ports and one PMD thread on the cores of `cpu_mask`.
-    /// Checksum offload of the hosts is switched off: it cannot forward their packets otherwise.
     ///
     /// # Errors
     /// When Open vSwitch is not installed or does not start.
     pub fn start(rig: &Rig, cpu_mask: &str) -> Result<Self> {
+        Self::with_ports(rig, &rig.ports, "afxdp", cpu_mask)
+    }
+
+    /// Starts it with ports of a type: `afxdp`, or `system` for AF_PACKET sockets, which its main thread polls.
+    /// Checksum offload of the hosts is switched off: it cannot forward their packets otherwise.
+    ///
+    /// # Errors
+    /// When Open vSwitch is not installed or does not start.
+    pub fn with_ports(
+        rig: &Rig,
+        ports: &[PortSpec],
+        port_type: &str,
+        cpu_mask: &str,
+    ) -> Result<Self> {
         for host in [&rig.c1, &rig.c2] {
             host.run("ethtool -K e0 tx off")?;
         }
@@ -68,14 +53,19 @@ impl OpenVswitch {
         vsctl(rig, &server, &["--no-wait", "init"])?;
         let mask = format!("other_config:pmd-cpu-mask={cpu_mask}");
         vsctl(rig, &server, &["--no-wait", "set", "Open_vSwitch", ".", &mask])?;
-        let mut command = in_dir(rig, "ovs-vswitchd");
+        let mut command =
+            in_dir(rig, if port_type == "system" { "taskset" } else { "ovs-vswitchd" });
+        if port_type == "system" {
+            command.args([cpu_mask, "ovs-vswitchd"]);
+        }
         command.args([server.as_str(), "--disable-system"]);
         let switch = Proc::start(&rig.scratch, "ovs-vswitchd", &mut command)?;
         let bridge = ["add-br", "br0", "--", "set", "bridge", "br0", "datapath_type=netdev"];
         vsctl(rig, &server, &bridge)?;
-        for port in &rig.ports {
+        let port_type = format!("type={port_type}");
+        for port in ports {
             let name = port.name.as_str();
-            let add = ["add-port", "br0", name, "--", "set", "interface", name, "type=afxdp"];
+            let add = ["add-port", "br0", name, "--", "set", "interface", name, &port_type];
             let mode: &[_] =
                 if port.lines.contains("generic") { &["options:xdp-mode=generic"] } else { &[] };
             vsctl(rig, &server, &[&add, mode].concat())?;
@@ -88,6 +78,34 @@ impl OpenVswitch {
     pub fn pid(&self) -> u32 {
         self.switch.pid()
     }
+}
+
+/// DPDK's `testpmd`, which moves packets between two AF_XDP ports and looks at none.
+///
+/// # Errors
+/// When it does not start.
+pub fn testpmd(rig: &Rig, cores: TestpmdCores) -> Result<Proc> {
+    let mut command = rig.dut.command("dpdk-testpmd");
+    let (main, forwarding) = (cores.main, cores.forwarding);
+    command.args(["--lcores", &format!("0@{main},1@{forwarding}"), "--main-lcore", "0"]);
+    command.args(["--no-huge", "-m", "256", "--no-pci", "--no-telemetry"]);
+    command.args(["--file-prefix", rig.scratch.name()]);
+    for (n, port) in rig.ports.iter().enumerate() {
+        command.args(["--vdev", &format!("net_af_xdp{n},iface={}", port.name)]);
+    }
+    command.args(["--", "--forward-mode=io", "--nb-cores=1", "--total-num-mbufs=16384"]);
+    // Without this it ends with its standard input.
+    command.arg("--stats-period=3600");
+    Proc::start(&rig.scratch, "testpmd", &mut command)
+}
+
+/// Numbers of the cores on which testpmd waits for commands and forwards.
+#[derive(Clone, Copy, Debug)]
+pub struct TestpmdCores {
+    /// Where its main thread sleeps.
+    pub main: u8,
+    /// Where it forwards.
+    pub forwarding: u8,
 }
 
 /// Where Debian keeps the database's schema.

@@ -18,7 +18,8 @@ use xvs_tests::{
 };
 
 use crate::calls::Calls;
-use crate::contender::{self, Contender, OPEN_VSWITCH, XVSWITCH};
+use crate::contender::{self, Contender, OPEN_VSWITCH, Switch, XVSWITCH};
+use crate::harness::{Quantity, Target};
 use crate::report::{self, Heading};
 
 /// Options of the experiment.
@@ -67,7 +68,7 @@ const fn row(name: &'static str, unit: &'static str, goal: Option<Goal>) -> Row 
 }
 
 /// One sample for each of [`ROWS`].
-type Sample = [f64; ROWS.len()];
+pub(crate) type Sample = [f64; ROWS.len()];
 
 /// Bytes that the link carries in a second.
 const LINK: f64 = 100e6 / 8.0;
@@ -82,6 +83,23 @@ const SILENCE: Duration = Duration::from_secs(5);
 fn measure(contender: &Contender, rig: &Rig, seconds: u32) -> Result<Sample> {
     let switch = contender.start(rig)?;
     rig.wait_forwarding(Duration::from_secs(10))?;
+    sample(rig, &switch, seconds)
+}
+
+/// What the targets say of [`ROWS`].
+pub(crate) fn quantities() -> Vec<Quantity> {
+    let target = |goal: &Goal| match *goal {
+        Goal::AtMost(limit) => Target::at_most(XVSWITCH, limit),
+        Goal::AtLeast(limit) => Target::at_least(XVSWITCH, limit),
+    };
+    let quantity = |row: &Row| {
+        Quantity::new(row.name, row.unit, row.goal.iter().map(target).collect::<Vec<_>>())
+    };
+    ROWS.iter().map(quantity).collect()
+}
+
+/// Measures a switch that runs.
+pub(crate) fn sample(rig: &Rig, switch: &Switch, seconds: u32) -> Result<Sample> {
     let calls = switch.pid().map(Calls::of).transpose()?;
     let made = || calls.as_ref().map_or(Ok(0), Calls::count);
     let receiver = Receiver::start(&rig.c2, 7000)?;

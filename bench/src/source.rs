@@ -8,7 +8,7 @@
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use libbpf_rs::{MapCore, MapFlags, MapHandle, ProgramInput};
 use xvs_tests::{Error, Result, raw::RawSocket};
@@ -39,6 +39,9 @@ pub struct Options {
     /// Packets per second; 0 sends as fast as it can.
     #[arg(long, default_value_t = 0)]
     pub rate: u64,
+    /// Packets to send before it ends; 0: no end.
+    #[arg(long, default_value_t = 0)]
+    pub count: u64,
     /// Bytes of each frame without its check sequence.
     /// Above 3000 they are sent through a packet socket, one flow only: the kernel's run has frames of a page.
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(60..=9014))]
@@ -61,7 +64,7 @@ pub struct Options {
     pub to: Ipv4Addr,
 }
 
-/// Sends until a signal ends the process, and prints the packets sent in each second.
+/// Sends until all is sent or a signal ends the process, and prints the packets sent in each second.
 ///
 /// # Errors
 /// When the interface is not there, or the kernel refuses the program or its run.
@@ -76,7 +79,8 @@ pub fn run(options: &Options) -> Result<()> {
     let frame = frame(options);
     let pace = pace(ifindex, options, &frame);
     map.update(&0u32.to_ne_bytes(), &pace, MapFlags::ANY).map_err(failed("source"))?;
-    std::thread::spawn(move || report(|| sent(&map)));
+    let count = options.count;
+    std::thread::spawn(move || report(count, || sent(&map)));
     loop {
         let run = program.program()?.test_run(ProgramInput {
             data_in: Some(&frame),
@@ -94,17 +98,17 @@ pub fn run(options: &Options) -> Result<()> {
 
 /// Sends large frames until a signal ends the process.
 fn through_socket(options: &Options) -> Result<()> {
-    if options.flows > 1 || options.rate > 0 {
+    if options.flows > 1 || options.rate > 0 || options.count > 0 {
         let size = options.size;
         return Err(Error::Check(format!(
-            "--size {size}: --flows and --rate need at most {LIVE_MAX}"
+            "--size {size}: --flows, --rate and --count need at most {LIVE_MAX}"
         )));
     }
     let socket = RawSocket::open(&options.interface)?;
     let frame = frame(options);
     let sent = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&sent);
-    std::thread::spawn(move || report(|| Ok(counted.load(Ordering::Relaxed))));
+    std::thread::spawn(move || report(0, || Ok(counted.load(Ordering::Relaxed))));
     loop {
         if socket.send(&frame)? {
             sent.fetch_add(1, Ordering::Relaxed);
@@ -122,7 +126,7 @@ fn pace(ifindex: u32, options: &Options, frame: &[u8]) -> Vec<u8> {
     for half in [ifindex, options.flows, u32::from(second), u32::from(checksum)] {
         bytes.extend(half.to_ne_bytes());
     }
-    for word in [interval, 0, 0] {
+    for word in [options.count, interval, 0, 0] {
         bytes.extend(word.to_ne_bytes());
     }
     bytes
@@ -163,16 +167,22 @@ fn ip_checksum(header: &[u8]) -> u16 {
     !u16::try_from((folded & 0xffff) + (folded >> 16)).unwrap_or(0)
 }
 
-/// Prints how much was sent, once a second.
-fn report(sent: impl Fn() -> Result<u64>) {
-    let mut before = 0;
+/// Prints how much was sent, once a second, and ends the process when that is all.
+fn report(count: u64, sent: impl Fn() -> Result<u64>) {
+    let (mut before, mut printed) = (0, Instant::now());
+    let pause = Duration::from_millis(if count == 0 { 1000 } else { 10 });
     loop {
-        std::thread::sleep(Duration::from_secs(1));
+        std::thread::sleep(pause);
         match sent() {
-            Ok(now) => {
-                println!("{} packets/s", now - before);
-                before = now;
+            Ok(now) if count > 0 && now >= count => {
+                println!("{now} packets");
+                std::process::exit(0);
             }
+            Ok(now) if printed.elapsed() >= Duration::from_millis(999) => {
+                println!("{} packets/s", now - before);
+                (before, printed) = (now, Instant::now());
+            }
+            Ok(_) => {}
             Err(error) => eprintln!("source: {error}"),
         }
     }

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use xvs_bench::{
-    compare, demo, flow_table, forward, harness, instructions, offloads, sink, slow_link, source,
-    targets,
+    compare, demo, flow_table, forward, harness, instructions, offloads, probe, sink, slow_link,
+    source, targets,
 };
 use xvs_tests::{Result, clean};
 
@@ -43,6 +43,10 @@ enum Command {
     Source(source::Options),
     /// Count the source's packets on an interface and drop them, until a signal comes.
     Sink(sink::Options),
+    /// Send requests to `echo` when they are due and print the round trips in nanoseconds.
+    Probe(probe::Options),
+    /// Send UDP packets back until a signal comes.
+    Echo,
     /// Remove namespaces and temporary files of runs that were killed.
     Clean,
 }
@@ -72,6 +76,8 @@ fn run(command: &Command) -> Result<()> {
         Command::Forward(options) => forward::run(options),
         Command::Source(options) => source::run(options),
         Command::Sink(options) => sink::run(options),
+        Command::Probe(options) => probe::run(options),
+        Command::Echo => probe::echo(),
         Command::Clean => {
             for name in clean::leftovers() {
                 println!("removed {name}");

@@ -12,6 +12,7 @@ struct pace {
 	__u32 n_flows;
 	__u32 second;	/* second byte of the source address of the first flows */
 	__u32 checksum; /* of the IPv4 header of the first flows */
+	__u64 count;	/* how many to send; 0: no end */
 	__u64 interval; /* between two packets, in 256ths of a nanosecond; 0: none */
 	__u64 next;	/* when the next packet is due, in the same unit */
 	__u64 sent;	/* packets handed to the interface */
@@ -32,6 +33,8 @@ static __always_inline int is_due(struct pace *pace)
 {
 	__u64 now;
 
+	if (pace->count && pace->sent >= pace->count)
+		return 0;
 	if (!pace->interval)
 		return 1;
 	now = bpf_ktime_get_ns() << 8;

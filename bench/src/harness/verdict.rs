@@ -1,5 +1,5 @@
-//! Targets, and what is said of them. A target is judged by the median; no conclusion is drawn from it when
-//! the rounds differ among themselves by more than the median differs from the target, when there were too
+//! Targets, and what is said of them. One that is absolute must be reached in every round. A ratio is judged
+//! by its median; no conclusion is drawn from it when the middle half of the rounds differ among themselves by more than the median differs from the target, when there were too
 //! few, or when something else kept the machine busy.
 
 use serde::{Deserialize, Serialize};
@@ -49,10 +49,14 @@ impl Target {
             None => ours.clone(),
         };
         let (median, spread) = (samples.median()?, samples.quartiles()?);
-        let met = match self.bound {
-            Bound::AtLeast => median >= self.value,
-            Bound::AtMost => median <= self.value,
+        let (worst, met) = match self.bound {
+            Bound::AtLeast => (samples.spread()?.0, median >= self.value),
+            Bound::AtMost => (samples.spread()?.1, median <= self.value),
         };
+        let is_absolute = self.peer.is_none();
+        let always =
+            if self.bound == Bound::AtLeast { worst >= self.value } else { worst <= self.value };
+        let met = if is_absolute { always } else { met };
         let (width, difference) = (spread.1 - spread.0, (median - self.value).abs());
         let doubt = if is_disturbed {
             Some(format!("{FORWARDER} below {OPEN_VSWITCH}: something else runs on this machine"))
@@ -60,7 +64,7 @@ impl Target {
             Some("nothing to compare with".to_owned())
         } else if samples.len() < ROUNDS_MIN as usize {
             Some(format!("fewer than {ROUNDS_MIN} rounds"))
-        } else if width > difference {
+        } else if !is_absolute && width > difference {
             Some(format!("spread {width:.3} above difference {difference:.3}"))
         } else {
             None
