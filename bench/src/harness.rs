@@ -274,3 +274,67 @@ fn publish(benchmark: &Benchmark, results: &Results, out: &Path) -> Result<()> {
     let what = format!("write {}", path.display());
     std::fs::write(path, markdown::page(benchmark, results)).map_err(Error::io(what))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    use super::*;
+
+    /// Two rows of two arms; the second row fails while `is_broken`. Counts measurements.
+    fn benchmark(count: &Rc<Cell<u32>>, is_broken: bool) -> Benchmark {
+        let arm = |name: &str, value: f64, is_broken: bool| {
+            let count = Rc::clone(count);
+            Arm::new(name, move |_| {
+                count.set(count.get() + 1);
+                if is_broken { Err(Error::Check("broken".to_owned())) } else { Ok(vec![value]) }
+            })
+        };
+        let row = |key: &str, is_broken| Row {
+            key: key.to_owned(),
+            title: key.to_owned(),
+            arms: vec![arm("a", 3.0, is_broken), arm("b", 2.0, is_broken)],
+            quantities: vec![Quantity::new(
+                "rate",
+                "kpps",
+                [Target::at_least("a", 1.2).times("b")],
+            )],
+        };
+        let rows = vec![row("first", false), row("second", is_broken)];
+        Benchmark { name: "test", title: "Test", rounds: 7, rows, figures: Vec::new() }
+    }
+
+    #[test]
+    fn a_run_goes_on_where_it_stopped() -> Result<()> {
+        let out = std::env::temp_dir().join(format!("xvs-{}-harness", std::process::id()));
+        let options = Options {
+            rounds: None,
+            seconds: 1,
+            row: Vec::new(),
+            without: Vec::new(),
+            out: out.clone(),
+            fresh: false,
+            strict: true,
+            list: false,
+        };
+        let count = Rc::new(Cell::new(0));
+        let measured = |is_broken, options: &Options| {
+            count.set(0);
+            let outcome = run(benchmark(&count, is_broken), options);
+            (outcome.is_ok(), count.get())
+        };
+        assert_eq!(measured(true, &options), (false, 15), "the second fails at once");
+        assert_eq!(measured(false, &options), (true, 14), "only the second is left");
+        assert_eq!(measured(false, &options), (true, 28), "a finished run begins anew");
+        let one = Options { row: vec!["first".to_owned()], ..options.clone() };
+        assert_eq!(measured(false, &one), (true, 14), "only the row that was asked for");
+        let page = std::fs::read_to_string(out.join("test.md")).unwrap_or_default();
+        assert!(page.contains("`./x bench test --row second --seconds 1`"), "{page}");
+        assert!(page.contains("1.500 (1.500 to 1.500) × b"), "{page}");
+        assert!(out.join("test-second.svg").is_file());
+        let missing = Options { without: vec!["c".to_owned()], ..options };
+        assert_eq!(measured(false, &missing), (false, 0), "no such contender");
+        std::fs::remove_dir_all(&out).map_err(Error::io("remove the results"))
+    }
+}

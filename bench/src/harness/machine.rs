@@ -1,9 +1,10 @@
 //! What the results were measured on: enough to judge them, nothing that tells whose machine it is.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::process::Command;
 
 use serde::{Deserialize, Serialize};
-use xvs_tests::{Result, proc};
+use xvs_tests::{Result, daemon, proc};
 
 /// The machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,4 +29,15 @@ impl Machine {
             kernel: kernel.trim().to_owned(),
         })
     }
+}
+
+/// Tells one build of the daemon from another; rows of different builds do not belong to one run. Empty when
+/// there is no daemon.
+pub(super) fn build() -> String {
+    let program = daemon::program("xvswitchd").ok().and_then(|path| std::fs::read(path).ok());
+    program.map_or_else(String::new, |program| {
+        let mut hasher = DefaultHasher::new();
+        program.hash(&mut hasher);
+        format!("{:016x}", hasher.finish())
+    })
 }

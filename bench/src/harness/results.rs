@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use xvs_tests::{Error, Result};
 
-use super::machine::Machine;
+use super::machine::{self, Machine};
 use super::verdict::{self, Verdict};
 use super::{Benchmark, Options, Row};
 use crate::samples::Samples;
@@ -30,6 +30,8 @@ pub(super) struct RowResult {
     pub(super) title: String,
     /// What measures it again.
     pub(super) command: String,
+    /// Which build of the daemon.
+    build: String,
     pub(super) rounds: u32,
     seconds: u32,
     pub(super) quantities: Vec<QuantityResult>,
@@ -88,7 +90,8 @@ impl RowResult {
         });
         let quantities = quantities.collect();
         let (key, title) = (row.key.clone(), row.title.clone());
-        Self { key, title, command, rounds, seconds, quantities }
+        let build = machine::build();
+        Self { key, title, command, build, rounds, seconds, quantities }
     }
 }
 
@@ -110,7 +113,10 @@ impl Results {
         let mut rows = old.map_or_else(Vec::new, |old| old.rows);
         rows.retain(|old| benchmark.rows.iter().any(|row| row.key == old.key));
         if options.row.is_empty() {
-            rows.retain(|old| (old.rounds, old.seconds) == (rounds, options.seconds));
+            let build = machine::build();
+            rows.retain(|old| {
+                old.build == build && (old.rounds, old.seconds) == (rounds, options.seconds)
+            });
         }
         if !rows.is_empty() {
             println!("keeping {} rows of {}", rows.len(), path.display());
