@@ -8,9 +8,10 @@ use core::cmp::Reverse;
 
 use crate::hash::{HashIndex, mix, short};
 use crate::slab::Slab;
+use crate::key::SHORT;
 use crate::{FlowKey, FlowMask, Match, N_WORDS};
 
-/// A word of a mask that is not zero, and where it is.
+/// A word of a mask that is not zero, and where it is; beyond those that most packets use.
 #[derive(Clone, Copy, Debug)]
 struct MaskWord {
     at: usize,
@@ -20,7 +21,9 @@ struct MaskWord {
 /// All flows of one mask.
 #[derive(Debug)]
 struct Subtable {
-    words: Box<[MaskWord]>,
+    /// All of the mask for flows of IPv4, of a fixed length: no look at a list.
+    short: [u64; SHORT],
+    rest: Box<[MaskWord]>,
     index: HashIndex,
     hits: u32,
     mask: FlowMask,
@@ -28,15 +31,19 @@ struct Subtable {
 
 impl Subtable {
     fn new(mask: FlowMask) -> Self {
-        let words = mask.words().iter().enumerate().filter(|&(_, &mask)| mask != 0);
-        let words = words.map(|(at, &mask)| MaskWord { at, mask }).collect();
-        Self { words, index: HashIndex::default(), hits: 0, mask }
+        let mut short = [0; SHORT];
+        short.iter_mut().zip(mask.words()).for_each(|(short, word)| *short = *word);
+        let words = mask.words().iter().enumerate().skip(SHORT).filter(|&(_, &mask)| mask != 0);
+        let rest = words.map(|(at, &mask)| MaskWord { at, mask }).collect();
+        Self { short, rest, index: HashIndex::default(), hits: 0, mask }
     }
 
     #[inline]
     fn hash(&self, seed: u64, key: &[u64; N_WORDS]) -> u32 {
         let masked = |word: &MaskWord| key.get(word.at).copied().unwrap_or(0) & word.mask;
-        short(self.words.iter().fold(seed, |hash, word| mix(hash, masked(word))))
+        let words = self.short.iter().zip(key);
+        let hash = words.fold(seed, |hash, (mask, word)| mix(hash, mask & word));
+        short(self.rest.iter().fold(hash, |hash, word| mix(hash, masked(word))))
     }
 
     /// True when the keys agree in all bits that matter.
@@ -46,7 +53,9 @@ impl Subtable {
             (Some(a), Some(b)) => (a ^ b) & word.mask,
             _ => 0,
         };
-        self.words.iter().fold(0, |acc, word| acc | differ(word)) == 0
+        let words = self.short.iter().zip(a.iter().zip(b));
+        let short = words.fold(0, |acc, (mask, (a, b))| acc | (a ^ b) & mask);
+        self.rest.iter().fold(short, |acc, word| acc | differ(word)) == 0
     }
 
     #[inline]

@@ -14,7 +14,7 @@ use crate::wire::TCI_PRESENT;
 pub const N_WORDS: usize = 19;
 
 /// So many leading words are all that a UDP or TCP packet over IPv4 needs.
-const SHORT: usize = 6;
+pub(crate) const SHORT: usize = 6;
 
 /// How a field is written by people.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
