@@ -246,7 +246,9 @@ impl Run {
     /// # Errors
     /// When it goes wrong.
     pub fn run(&self) -> Result<()> {
-        self.part.run(self.n).map(|_| ())
+        let time = self.part.run(self.n)?;
+        println!("{:.1} ns each", ns_each(time, self.n));
+        Ok(())
     }
 }
 

@@ -90,16 +90,20 @@ pub enum Origin {
 }
 
 /// A megaflow: a match, and what is done to the packets.
+///
+/// What each packet needs comes first: it shares a cache line with the place's generation, which the lookup
+/// has read by then.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Flow {
-    /// Identifies it.
-    pub ufid: Ufid,
-    /// Which packets.
-    pub rule: Match,
     /// What to do; empty drops.
     pub actions: Box<[Action]>,
     /// What it has seen.
     pub stats: FlowStats,
+    /// Which packets.
+    pub rule: Match,
+    /// Identifies it.
+    pub ufid: Ufid,
     /// Who made it.
     pub origin: Origin,
     /// When it was installed.

@@ -21,7 +21,9 @@ impl FlowRef {
     pub(crate) const NONE: Self = Self { index: u32::MAX, generation: 0 };
 }
 
+/// Its first cache line is all that a packet needs which the exact-match cache has sent here.
 #[derive(Debug)]
+#[repr(C, align(64))]
 struct Place {
     generation: u32,
     flow: Option<Flow>,
@@ -134,6 +136,15 @@ mod tests {
         assert!(!slab.is_live(old), "by another flow");
         assert!(slab.is_live(slab.reference(index).unwrap()));
         assert!(slab.remove(7).is_none());
+    }
+
+    #[test]
+    fn actions_and_statistics_lie_beside_the_generation() {
+        let of_flow = core::mem::offset_of!(Place, flow);
+        assert_eq!(size_of::<Option<Flow>>(), size_of::<Flow>(), "nothing before the flow itself");
+        let end = of_flow + core::mem::offset_of!(Flow, stats) + size_of::<crate::FlowStats>();
+        assert!(end <= 64, "{end}");
+        assert!(core::mem::offset_of!(Flow, actions) < core::mem::offset_of!(Flow, stats));
     }
 
     #[test]
