@@ -7,8 +7,8 @@
 use core::cmp::Reverse;
 
 use crate::hash::{HashIndex, mix, short};
-use crate::slab::Slab;
 use crate::key::SHORT;
+use crate::slab::Slab;
 use crate::{FlowKey, FlowMask, Match, N_WORDS};
 
 /// A word of a mask that is not zero, and where it is; beyond those that most packets use.

@@ -241,10 +241,11 @@ impl FlowKey {
         self.words.get(..self.used()).unwrap_or(&self.words)
     }
 
-    /// Equality, fast for short keys.
+    /// Equality, fast for short keys, and for those that differ in their ports.
     #[inline]
     pub(crate) fn is(&self, other: &Self) -> bool {
-        self.used == other.used && self.has(&other.words)
+        const PORTS: usize = Field::TP_SRC.word;
+        self.used == other.used && self.words[PORTS] == other.words[PORTS] && self.has(&other.words)
     }
 
     /// True when its words are these, which are all that it uses and zero where it has none.

@@ -1,7 +1,7 @@
 //! The fast path of one thread: from a batch of packets to output bins.
 //!
-//! A batch is looked up first, packet by packet, and cut into runs: consecutive packets of one flow.
-//! Then each run is counted and its actions are run. So packets keep their order, also across flows,
+//! A batch is parsed first; then it is looked up, packet by packet, and cut into runs: consecutive packets
+//! of one flow. Then each run is counted and its actions are run. So packets keep their order, also across flows,
 //! and a batch of one flow, the common case, pays for its flow once. A hit allocates nothing, takes no
 //! lock and reads no clock; a miss asks the [`Upcall`] at once, before the next packet is looked at.
 
@@ -78,6 +78,31 @@ enum Found {
     Malformed,
 }
 
+/// What parsing says of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Parse {
+    New,
+    /// It has the key of the packet before.
+    Repeat,
+    Malformed,
+}
+
+/// A packet that is parsed and not yet looked up.
+#[derive(Clone, Copy, Debug)]
+struct Parsed {
+    key: FlowKey,
+    /// Of the key.
+    hash: u32,
+    is: Parse,
+}
+
+impl Parsed {
+    #[inline]
+    fn is_like(&self, key: &FlowKey) -> bool {
+        self.is != Parse::Malformed && key.is(&self.key)
+    }
+}
+
 /// Consecutive packets of one flow.
 #[derive(Debug)]
 struct Run {
@@ -97,6 +122,8 @@ pub struct Datapath {
     pub(crate) stats: Arc<DatapathStats>,
     pub(crate) sweep: Sweep,
     seed: u64,
+    /// As many as the largest batch has.
+    parsed: Box<[Parsed]>,
     runs: Vec<Run>,
     uninstalled: Vec<Box<[Action]>>,
     effects: Effects,
@@ -118,6 +145,7 @@ impl Datapath {
     /// A datapath without flows. `seed` is random, so that nobody can guess which keys collide.
     #[must_use]
     pub fn new(config: DatapathConfig, seed: u64) -> Self {
+        let parsed = Parsed { key: FlowKey::default(), hash: 0, is: Parse::Malformed };
         let mut datapath = Self {
             config,
             table: FlowTable::new(seed),
@@ -126,6 +154,7 @@ impl Datapath {
             stats: Arc::default(),
             sweep: Sweep::default(),
             seed,
+            parsed: vec![parsed; PacketBatch::<()>::MAX].into(),
             runs: Vec::with_capacity(PacketBatch::<()>::MAX),
             uninstalled: Vec::new(),
             effects: Effects::new(seed),
@@ -173,28 +202,26 @@ impl Datapath {
         batch: &mut PacketBatch<P>,
         env: &mut Env<'_, P, C, U>,
     ) {
+        let mut parsed = core::mem::take(&mut self.parsed);
+        self.parse(in_port, batch.as_mut_slice(), &mut parsed);
         let mut tally = Tally::default();
-        let mut keys = [FlowKey::default(); 2];
-        let [key, before] = &mut keys;
-        // What the packet before, with key `before`, found in the table.
-        let (mut key, mut before, mut known) = (key, before, None);
-        for packet in batch.as_mut_slice() {
+        // What the packet before found in the table.
+        let mut known = None;
+        for (packet, Parsed { key, hash, is }) in batch.as_slice().iter().zip(&parsed) {
             let n_bytes = packet.len() as u64;
             tally.bytes += n_bytes;
-            std::mem::swap(&mut key, &mut before);
-            let (found, flags) = match extract_into(key, packet, in_port) {
-                Ok(()) => {
-                    known = known.filter(|_| key.is(before));
-                    tally.repeats += u64::from(known.is_some());
-                    known = known.or_else(|| self.find(key, &mut tally));
-                    let miss = || self.miss(key, n_bytes, env.upcall, env.now);
-                    (known.unwrap_or_else(miss), tcp_flags(key))
+            let found = match (*is, known) {
+                (Parse::Malformed, _) => Found::Malformed,
+                (Parse::Repeat, Some(found)) => {
+                    tally.repeats += 1;
+                    found
                 }
-                Err(_) => {
-                    known = None;
-                    (Found::Malformed, 0)
+                _ => {
+                    known = self.find(key, *hash, &mut tally);
+                    known.unwrap_or_else(|| self.miss(key, n_bytes, env.upcall, env.now))
                 }
             };
+            let flags = tcp_flags(key);
             match self.runs.last_mut() {
                 Some(run) if run.found == found => {
                     run.n_packets += 1;
@@ -204,6 +231,7 @@ impl Datapath {
                 _ => self.runs.push(Run { found, n_packets: 1, n_bytes, tcp_flags: flags }),
             }
         }
+        self.parsed = parsed;
         self.stats.rx_packets.add(batch.len() as u64);
         self.stats.rx_bytes.add(tally.bytes);
         // Remembering the packet before is the smallest exact-match cache.
@@ -214,6 +242,43 @@ impl Datapath {
         self.execute_runs(in_port, batch.drain(), Passage::default(), env);
         while let Some((packet, passage)) = env.outputs.next_again() {
             self.process_again(in_port, packet, passage, env);
+        }
+    }
+
+    /// Parses the packets, and has the caches' places for their keys on the way before the first is looked
+    /// up: each place is likely to be far away, and so they come together.
+    #[inline]
+    fn parse<P: Packet>(&mut self, in_port: PortNo, packets: &mut [P], parsed: &mut [Parsed]) {
+        let mut before: Option<&Parsed> = None;
+        for (packet, parsed) in packets.iter_mut().zip(&mut *parsed) {
+            let is_good = extract_into(&mut parsed.key, packet, in_port).is_ok();
+            let like = before.filter(|before| is_good && before.is_like(&parsed.key));
+            (parsed.is, parsed.hash) = match like {
+                _ if !is_good => (Parse::Malformed, 0),
+                Some(before) => (Parse::Repeat, before.hash),
+                None => {
+                    let hash = short(parsed.key.hash(self.seed));
+                    self.emc.prefetch(hash);
+                    (Parse::New, hash)
+                }
+            };
+            before = Some(parsed);
+        }
+        if self.config.smc {
+            self.prefetch_flows(parsed.get(..packets.len()).unwrap_or_default());
+        }
+    }
+
+    /// The same for the flows that the signature cache knows for them.
+    #[inline(never)]
+    fn prefetch_flows(&self, parsed: &[Parsed]) {
+        for parsed in parsed.iter().filter(|parsed| parsed.is == Parse::New) {
+            self.smc.prefetch(parsed.hash);
+        }
+        for parsed in parsed.iter().filter(|parsed| parsed.is == Parse::New) {
+            if let Some(index) = self.smc.lookup(parsed.hash, |_| true) {
+                self.table.prefetch(index);
+            }
         }
     }
 
@@ -246,8 +311,7 @@ impl Datapath {
     }
 
     #[inline]
-    fn find(&mut self, key: &FlowKey, tally: &mut Tally) -> Option<Found> {
-        let hash = short(key.hash(self.seed));
+    fn find(&mut self, key: &FlowKey, hash: u32, tally: &mut Tally) -> Option<Found> {
         if let Some(flow) = self.emc.lookup(hash, key)
             && self.table.is_live(flow)
         {
