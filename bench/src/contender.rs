@@ -142,11 +142,7 @@ impl Switch {
     /// Resident memory in MiB, packet memory included; `None` when it is no process.
     pub(crate) fn resident_mib(&self) -> Result<Option<f64>> {
         let Some(pid) = self.pid else { return Ok(None) };
-        let path = format!("/proc/{pid}/status");
-        let text = std::fs::read_to_string(&path).map_err(Error::io(path))?;
-        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kib = line.and_then(|line| line.split_ascii_whitespace().next()?.parse::<f64>().ok());
-        Ok(kib.map(|kib| kib / 1024.0))
+        resident_mib(pid).map(Some)
     }
     /// Nanoseconds that its threads have run so far; `None` when it is no process.
     pub(crate) fn cpu_ns(&self) -> Result<Option<f64>> {
@@ -161,4 +157,13 @@ impl Switch {
         }
         Ok(Some(sum))
     }
+}
+
+/// Resident memory of a process in MiB, packet memory included.
+pub(crate) fn resident_mib(pid: u32) -> Result<f64> {
+    let path = format!("/proc/{pid}/status");
+    let text = std::fs::read_to_string(&path).map_err(Error::io(path.clone()))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.split_ascii_whitespace().next()?.parse::<f64>().ok());
+    kib.map(|kib| kib / 1024.0).ok_or(Error::Output { what: path, text })
 }

@@ -19,6 +19,8 @@ pub mod kernel_peers;
 pub mod offloads;
 pub mod peers;
 pub mod probe;
+pub mod profile;
+pub mod scaling;
 pub mod sink;
 pub mod slow_link;
 pub mod source;

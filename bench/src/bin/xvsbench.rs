@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use xvs_bench::{
-    compare, demo, flow_table, forward, harness, instructions, offloads, probe, sink, slow_link,
-    source, targets,
+    compare, demo, flow_table, forward, harness, instructions, offloads, probe, profile, scaling,
+    sink, slow_link, source, targets,
 };
 use xvs_tests::{Result, clean};
 
@@ -23,6 +23,10 @@ enum Command {
     Demo(demo::Options),
     /// Measure the table of targets: xvswitch and its peers in turns; unattended, goes on where it stopped.
     All(harness::Options),
+    /// Throughput, start-up time and memory against flows, subtables, rules, sizes, ports, threads and batches.
+    Scaling(harness::Options),
+    /// Where the time of a packet goes: kernel receive, user space, kernel transmit; sampled by perf.
+    Profile(harness::Options),
     /// Measure xvswitch, Open vSwitch, a bare forwarder and the Linux bridge in turns on the same core.
     Compare(compare::Options),
     /// Overload a slow link between xvswitch's ports, and Open vSwitch's: ping, TCP and system calls.
@@ -66,6 +70,8 @@ fn run(command: &Command) -> Result<()> {
     match command {
         Command::Demo(options) => demo::run(options),
         Command::All(options) => targets::run(options),
+        Command::Scaling(options) => scaling::run(options),
+        Command::Profile(options) => profile::run(options),
         Command::Compare(options) => compare::run(options),
         Command::SlowLink(options) => slow_link::run(options),
         Command::Offloads(options) => offloads::run(options),

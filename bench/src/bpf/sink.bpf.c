@@ -20,7 +20,8 @@ static __always_inline int is_traffic(const struct headers *headers)
 	       headers->udp.dest == bpf_htons(TRAFFIC_PORT);
 }
 
-SEC("xdp")
+/* Large packets come in several pieces. */
+SEC("xdp.frags")
 int sink(struct xdp_md *ctx)
 {
 	struct headers *headers = headers_of(ctx);
@@ -32,7 +33,7 @@ int sink(struct xdp_md *ctx)
 	count = bpf_map_lookup_elem(&counts, &zero);
 	if (count) {
 		count->packets++;
-		count->bytes += ctx->data_end - ctx->data;
+		count->bytes += bpf_xdp_get_buff_len(ctx);
 	}
 	return XDP_DROP;
 }
