@@ -55,6 +55,8 @@ pub fn parse(text: &str, file: &str) -> Result<Topology, Errors> {
 struct Reader<'a> {
     text: &'a str,
     file: &'a str,
+    /// Where the lines end, as a rule knows its line and there may be many.
+    ends: Vec<usize>,
     errors: Vec<Error>,
     /// Where each section (key "") and each of its keys begins.
     places: BTreeMap<(&'static str, usize, &'static str), usize>,
@@ -65,12 +67,13 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn new(text: &'a str, file: &'a str) -> Self {
         let (places, bad) = (BTreeMap::new(), BTreeSet::new());
-        Self { text, file, errors: Vec::new(), places, bad }
+        let ends = text.match_indices('\n').map(|(at, _)| at).collect();
+        Self { text, file, ends, errors: Vec::new(), places, bad }
     }
 
     fn line(&self, offset: usize) -> u32 {
-        let before = self.text.bytes().take(offset);
-        before.filter(|&b| b == b'\n').fold(1, |line, _| line + 1)
+        let before = self.ends.partition_point(|&end| end < offset);
+        u32::try_from(before + 1).unwrap_or(u32::MAX)
     }
 
     fn report(&mut self, offset: usize, problem: Problem) {

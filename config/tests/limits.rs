@@ -154,3 +154,16 @@ fn settings_that_contradict_each_other_are_refused_with_both_keys() {
         assert!(parse(&text, "f").is_ok(), "{lines}: {:?}", parse(&text, "f"));
     }
 }
+
+#[test]
+fn a_hundred_thousand_rules_are_read_in_no_time() {
+    let rules: String = (0..100_000).map(|n| format!("\"tp_src={n},actions=drop\",\n")).collect();
+    let text = format!("[[bridge]]\nname = \"br0\"\nrules = [\n{rules}]\n");
+    let start = std::time::Instant::now();
+    let topology = parse(&text, "f").expect("valid");
+    // Quadratic, it took minutes.
+    assert!(start.elapsed() < std::time::Duration::from_secs(10), "{:?}", start.elapsed());
+    let rules = topology.bridges.first().map(|bridge| bridge.rules.clone()).unwrap_or_default();
+    let lines: Vec<_> = rules.iter().map(|rule| rule.line).collect();
+    assert_eq!(lines, (4..100_004).collect::<Vec<u32>>());
+}
