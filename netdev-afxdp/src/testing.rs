@@ -55,12 +55,25 @@ pub fn port(umem: &'static Umem, ring: u32) -> Result<(XskRx, XskTx, Wire)> {
 impl Wire {
     /// Lets a packet of one frame arrive; false when there is no room for it.
     pub fn receive(&mut self, bytes: &[u8]) -> bool {
-        let offset = u64::from(self.umem.rx_offset());
-        if self.fill.available(1) == 0 || self.rx.free(1) == 0 || bytes.len() > self.umem.rx_room()
-        {
+        self.receive_frames(&[bytes])
+    }
+
+    /// Lets a packet of these frames arrive; false when there is no room for all of it.
+    pub fn receive_frames(&mut self, frames: &[&[u8]]) -> bool {
+        let n = u32::try_from(frames.len()).unwrap_or(u32::MAX);
+        let fits = frames.iter().all(|bytes| bytes.len() <= self.umem.rx_room());
+        if !fits || self.fill.available(n) < n || self.rx.free(n) < n {
             return false;
         }
-        let addr = self.fill.peek(0) + offset;
+        let mut left = n;
+        frames.iter().all(|bytes| {
+            left -= 1;
+            self.receive_frame(bytes, if left > 0 { Desc::CONTINUED } else { 0 })
+        })
+    }
+
+    fn receive_frame(&mut self, bytes: &[u8], options: u32) -> bool {
+        let addr = self.fill.peek(0) + u64::from(self.umem.rx_offset());
         self.fill.release(1);
         let at = usize::try_from(addr).unwrap_or(usize::MAX);
         // SAFETY: an address in the fill ring is that of a frame of this memory.
@@ -68,7 +81,7 @@ impl Wire {
         // SAFETY: the bytes fit into the frame, which is lent to this side and nobody else looks at.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), start, bytes.len()) };
         let len = u32::try_from(bytes.len()).unwrap_or(0);
-        self.rx.push(Desc { addr, len, options: 0 })
+        self.rx.push(Desc { addr, len, options })
     }
 
     /// Shows what arrived.
