@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::ctl::{Control, CtlError, Drops, FdbStats, Ledger, PmdStats, PortInfo, QueueInfo};
+use crate::ctl::{
+    Control, CtlError, Decisions, Drops, FdbStats, Ledger, PmdStats, PortInfo, QueueInfo,
+};
 
 /// Whether a value only grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -109,6 +111,15 @@ metrics! {
         Counter "fdb_evicted" "entries" |f| f.evicted, "Addresses that made room for others.";
         Counter "fdb_moved" "entries" |f| f.moved, "Addresses that moved to another port.";
     }
+    /// Of all bridges: what they decided.
+    DECISIONS: Decisions {
+        Counter "bridge_misses" "packets" |d| d.misses, "Packets that no flow matched and the bridges decided on.";
+        Counter "bridge_checks" "flows" |d| d.checks, "Cached flows that were checked against the rules.";
+        Counter "bridge_no_bridge" "decisions" |d| d.no_bridge, "Decisions to drop because the port is in no bridge.";
+        Counter "bridge_too_deep" "decisions" |d| d.too_deep, "Decisions to drop because tables led to tables more than 64 deep, most likely a loop.";
+        Counter "bridge_too_many_lookups" "decisions" |d| d.too_many_lookups, "Decisions to drop because of more than 1024 lookups.";
+        Counter "bridge_too_many_actions" "decisions" |d| d.too_many_actions, "Decisions to drop because of more than 4096 actions, or more than four tags pushed.";
+    }
     /// Of the daemon: both ledgers.
     LEDGER: Ledger {
         Counter "packets_rx" "packets" |l| l.packets.rx, "Packets received from the kernel.";
@@ -171,6 +182,7 @@ pub fn snapshot(control: &mut dyn Control) -> Result<Vec<Sample>, CtlError> {
         let stats = control.fdb_stats(&bridge)?;
         read(FDB, &stats, &[("bridge", bridge)], &mut samples);
     }
+    read(DECISIONS, &control.decisions(), &[], &mut samples);
     let ledger = control.ledger()?;
     read(LEDGER, &ledger, &[], &mut samples);
     samples.extend(drops(&ledger.packets.drops));
@@ -218,7 +230,12 @@ mod tests {
         ) -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
             table.iter().map(|m| (m.name, m.unit, m.doc))
         }
-        let all = of(PORT).chain(of(QUEUE)).chain(of(PMD)).chain(of(FDB)).chain(of(LEDGER));
+        let all = of(PORT)
+            .chain(of(QUEUE))
+            .chain(of(PMD))
+            .chain(of(FDB))
+            .chain(of(LEDGER))
+            .chain(of(DECISIONS));
         let reasons = xvs_datapath::DropReason::ALL.iter();
         all.chain(reasons.map(|reason| (reason.name(), "packets", reason.describe()))).collect()
     }
@@ -246,6 +263,7 @@ mod tests {
         // core, numa, duration_ms name and describe the thread; max_entries is a setting.
         assert_eq!(count(&PmdStats::default()) - 3, PMD.len());
         assert_eq!(count(&FdbStats::default()) - 1, FDB.len());
+        assert_eq!(count(&Decisions::default()), DECISIONS.len());
         // The queue's number names it.
         let queue = QueueInfo::default();
         assert_eq!(count(&queue) - 1 + count(&queue.kernel), QUEUE.len());

@@ -385,7 +385,7 @@ mod tests {
         assert_eq!(bench.datapath.stats().flow_limit.get(), limit as u64);
         // More than twice as many as there may be: they go, used or not.
         round(&mut bench, &upcall, Nanos(20_000));
-        let flows = bench.datapath.stats().flows.get() as usize;
+        let flows = usize::try_from(bench.datapath.stats().flows.get()).unwrap();
         assert!(flows <= 2 * bench.datapath.flow_limit() && flows >= limit, "{flows} flows");
         for _ in 0..12 {
             round(&mut bench, &upcall, Nanos(20_000));

@@ -9,8 +9,8 @@ use std::path::Path;
 use xvs_datapath::{Action, MacAddr, Match, MeterConfig, MeterRow, VlanId};
 
 use super::{
-    ConfigView, CtlError, FdbEntry, FdbStats, Ledger, Level, LogLevel, PmdFlows, PmdRxqs, PmdStats,
-    PortInfo, RuleInfo, Status, Upcall,
+    ConfigView, CtlError, Decisions, FdbEntry, FdbStats, Ledger, Level, LogLevel, PmdFlows,
+    PmdRxqs, PmdStats, PortInfo, RuleInfo, Status, Upcall,
 };
 
 /// A port to be added: its name, and options named as the keys of `[[port]]` in the configuration.
@@ -128,6 +128,9 @@ pub trait Control {
 
     /// Counters of the MAC table of a bridge.
     fn fdb_stats(&mut self, bridge: &str) -> Result<FdbStats, CtlError>;
+
+    /// What the bridges decided.
+    fn decisions(&mut self) -> Decisions;
 
     /// What each PMD thread did since its statistics were cleared.
     fn pmd_stats(&mut self) -> Result<Vec<PmdStats>, CtlError>;

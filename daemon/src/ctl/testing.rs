@@ -263,6 +263,10 @@ impl Control for MemorySwitch {
         Ok(FdbStats { entries, max_entries: 8192, learned: entries, ..FdbStats::default() })
     }
 
+    fn decisions(&mut self) -> Decisions {
+        Decisions { misses: 3, ..Decisions::default() }
+    }
+
     fn pmd_stats(&mut self) -> Result<Vec<PmdStats>, CtlError> {
         Ok(vec![PmdStats {
             duration_ms: 2000,

@@ -3,11 +3,12 @@
 //! Rules come last in a change of the topology, as they may name ports. They are tried on a scratch
 //! switch first, so that setting them cannot fail half-way.
 
+use slog::warn;
 use xvs_config::{Bridge as Settings, Topology};
-use xvs_datapath::{BridgeError, FdbConfig, Nanos, Switch};
+use xvs_datapath::{BridgeError, FdbConfig, Nanos, Switch, SwitchCounters};
 
 use super::{Error, Switchd};
-use crate::ctl::{CtlError, RuleInfo, RuleMatch};
+use crate::ctl::{CtlError, Decisions, RuleInfo, RuleMatch};
 
 fn fdb_config(bridge: &Settings) -> FdbConfig {
     FdbConfig {
@@ -47,7 +48,41 @@ fn refused(bridge: &Settings, error: BridgeError) -> Error {
     }
 }
 
+/// A bridge whose rules went in circles is told of again after so long without.
+const LOOP_OVER: Nanos = Nanos::from_secs(60);
+
 impl Switchd {
+    /// What the bridges decided so far.
+    pub(super) fn bridge_decisions(&self) -> Decisions {
+        let SwitchCounters {
+            misses,
+            checks,
+            no_bridge,
+            too_deep,
+            too_many_lookups,
+            too_many_actions,
+        } = self.switch.counters();
+        Decisions { misses, checks, no_bridge, too_deep, too_many_lookups, too_many_actions }
+    }
+
+    /// Says once of a bridge that its rules led packets to a bound.
+    pub(super) fn warn_of_loops(&mut self, now: Nanos) {
+        for (bridge, n) in self.switch.limited() {
+            let told = self.limited.get(&bridge).copied();
+            if told.is_some_and(|(before, _)| before == n) {
+                continue;
+            }
+            if told.is_none_or(|(_, at)| now.since(at) > LOOP_OVER) {
+                warn!(
+                    self.log,
+                    "bridge {bridge}: packets are dropped because rules lead them through too many tables, \
+                     most likely in a circle; see its rules and the counters bridge_too_*"
+                );
+            }
+            self.limited.insert(bridge, (n, now));
+        }
+    }
+
     /// Adds a bridge. One that is to have rules drops everything until it has them.
     pub(super) fn add_bridge(&mut self, bridge: &Settings) -> Result<(), Error> {
         let name = bridge.name.as_str();

@@ -11,8 +11,9 @@ use xvs_datapath::{
 use super::meters::refused;
 use super::{Error, Switchd};
 use crate::ctl::{
-    ConfigView, Control, CtlError, FdbEntry, FdbStats, FlowInfo, FlowSpec, Ledger, Level, LogLevel,
-    PmdFlows, PmdRxqs, PmdStats, PortInfo, PortSpec, RuleInfo, RuleMatch, Status, Upcall,
+    ConfigView, Control, CtlError, Decisions, FdbEntry, FdbStats, FlowInfo, FlowSpec, Ledger,
+    Level, LogLevel, PmdFlows, PmdRxqs, PmdStats, PortInfo, PortSpec, RuleInfo, RuleMatch, Status,
+    Upcall,
 };
 
 /// Places of the flow table that one command visits: bounds how long packets wait for a dump.
@@ -288,6 +289,10 @@ impl Control for Switchd {
             evicted: stats.evicted,
             moved: stats.moved,
         })
+    }
+
+    fn decisions(&mut self) -> Decisions {
+        self.bridge_decisions()
     }
 
     fn pmd_stats(&mut self) -> Result<Vec<PmdStats>, CtlError> {

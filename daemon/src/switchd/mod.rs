@@ -61,6 +61,8 @@ pub struct Switchd {
     groups: UmemGroups,
     links: Option<LinkMonitor>,
     retired: Retired,
+    /// Decisions of each bridge that met a bound, as far as the log was told, and when.
+    limited: BTreeMap<Arc<str>, (u64, Nanos)>,
     /// Set when mode or group of the control socket are to change; the main loop takes it.
     control_changed: Option<xvs_config::Control>,
     exit: bool,
@@ -136,6 +138,7 @@ impl Switchd {
             groups: UmemGroups::new(umem),
             links: Some(LinkMonitor::new()?),
             retired: Retired::default(),
+            limited: BTreeMap::new(),
             control_changed: None,
             exit: false,
         };
@@ -171,6 +174,7 @@ impl Switchd {
     pub fn tick(&mut self) {
         let now = self.clock.now();
         self.switch.tick(now);
+        self.warn_of_loops(now);
         self.sample_usage(now);
         self.restart_stopped();
         self.reclaim();

@@ -23,6 +23,7 @@ mod words;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
@@ -57,6 +58,8 @@ struct Counts {
     too_deep: AtomicU64,
     too_many_lookups: AtomicU64,
     too_many_actions: AtomicU64,
+    /// Decisions that met one of the last three, by bridge.
+    limited: Mutex<BTreeMap<Arc<str>, u64>>,
 }
 
 /// What decisions met so far.
@@ -69,7 +72,7 @@ pub struct SwitchCounters {
     /// Decisions to drop because the port is in no bridge.
     pub no_bridge: u64,
     /// Decisions to drop because tables led to tables more than 64 deep: most likely a loop of rules.
-    /// Worth one warning when it becomes non-zero.
+    /// Worth one warning when it becomes non-zero, see [`Switch::limited`].
     pub too_deep: u64,
     /// Decisions to drop because of more than 1024 lookups.
     pub too_many_lookups: u64,
@@ -188,6 +191,13 @@ impl Switch {
             too_many_lookups: counts.too_many_lookups.load(Relaxed),
             too_many_actions: counts.too_many_actions.load(Relaxed),
         }
+    }
+
+    /// The bridges whose rules led decisions to a bound, so that their packets were dropped, and how often.
+    #[must_use]
+    pub fn limited(&self) -> Vec<(Arc<str>, u64)> {
+        let limited = self.counts.limited.lock().unwrap_or_else(PoisonError::into_inner);
+        limited.iter().map(|(bridge, &n)| (Arc::clone(bridge), n)).collect()
     }
 
     /// The MAC table of a bridge, sorted by port, VLAN and address.
@@ -337,6 +347,8 @@ impl Upcall for Switch {
                 Limit::Actions => &counts.too_many_actions,
             };
             count.fetch_add(1, Relaxed);
+            let mut limited = counts.limited.lock().unwrap_or_else(PoisonError::into_inner);
+            *limited.entry(Arc::clone(&bridge.name)).or_default() += 1;
         }
         self.learned(bridge, context.change, now);
         self.catch_up(now);

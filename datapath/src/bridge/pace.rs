@@ -64,7 +64,7 @@ impl Pace {
         let earned = now.since(bucket.refilled).0 / Self::REFILL.0;
         if earned > 0 {
             bucket.tokens = bucket.tokens.saturating_add(earned).min(Self::BURST);
-            bucket.refilled = now;
+            bucket.refilled.0 += earned * Self::REFILL.0;
         }
         let granted = bucket.tokens > 0;
         bucket.tokens -= u64::from(granted);

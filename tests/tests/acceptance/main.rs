@@ -19,6 +19,7 @@ mod footprint;
 mod interfaces;
 mod jumbo;
 mod lifecycle;
+mod limits;
 mod packaging;
 mod queues;
 mod refusals;
@@ -89,6 +90,8 @@ fn all() -> Vec<runner::Test> {
         flows::one_flow_for_a_hundred_thousand_source_ports,
         flows::a_steady_flow_hits_the_table,
         flows::the_signature_cache_is_used_when_enabled,
+        limits::rules_in_a_circle_are_bounded_and_told_of_once,
+        limits::a_moving_host_is_found_with_its_first_packet,
         wire::broken_frames_are_counted_once_each,
         wire::fragments_pass,
         wire::a_daemon_that_leaks_one_frame_is_found_out,
@@ -135,6 +138,9 @@ fn large() -> Vec<runner::Test> {
 fn timing() -> Vec<runner::Test> {
     let timing = tests![Timing:
         actions::meters_hold_their_rates,
+        limits::two_hundred_thousand_flows_and_one_more,
+        limits::a_million_source_addresses,
+        limits::rules_are_replaced_under_traffic,
         jumbo::jumbo_frames_share_a_slow_link,
         jumbo::segments_share_a_slow_link,
         transmit::overload_then_silence_then_ping,
