@@ -7,6 +7,7 @@ mod args;
 mod check;
 mod connection;
 mod error;
+mod trace;
 
 use std::ffi::OsString;
 use std::io::{self, ErrorKind, Write};
@@ -60,7 +61,10 @@ fn answer(args: &Args) -> Result<String, ClientError> {
     if let Some(file) = args.verb.file_to_check() {
         return check::run(args, file);
     }
-    let (command, words) = args.verb.request();
+    let (command, mut words) = args.verb.request();
+    if let Verb::Trace(what) = &args.verb {
+        words = what.words()?;
+    }
     let mut connection = Connection::open(&args.run_dir, PATIENCE)?;
     let own = matches!(args.verb, Verb::Version);
     if !args.json {

@@ -93,6 +93,14 @@ impl Classifier {
         None
     }
 
+    /// The first flow that matches, and how many subtables are searched for it; counts nothing.
+    pub(crate) fn peek(&self, key: &FlowKey, flows: &Slab) -> (Option<u32>, usize) {
+        let found = self.subtables.iter().enumerate().find_map(|(before, subtable)| {
+            Some((subtable.find(self.seed, key, flows)?, before + 1))
+        });
+        found.map_or((None, self.subtables.len()), |(index, n)| (Some(index), n))
+    }
+
     /// How many distinct masks there are.
     pub(crate) const fn n_subtables(&self) -> usize {
         self.subtables.len()

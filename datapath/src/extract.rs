@@ -39,6 +39,18 @@ pub fn extract<P: Packet>(packet: &mut P, in_port: PortNo) -> Result<FlowKey, Dr
     Ok(key)
 }
 
+/// The key of a packet in one piece that arrives on a port.
+///
+/// # Errors
+/// [`DropReason::Malformed`] when it has fewer than 14 bytes.
+pub fn extract_bytes(bytes: &[u8], in_port: PortNo) -> Result<FlowKey, DropReason> {
+    let mut key = FlowKey::default();
+    let parsed = parse(key.clear(), bytes, bytes.len(), in_port).ok_or(DropReason::Malformed)?;
+    let used = parsed.used;
+    key.trim(used);
+    Ok(key)
+}
+
 /// The same without copying the key, and inlined wherever it is called: that is once, on the packet path.
 #[inline(always)]
 pub(crate) fn extract_into<P: Packet>(

@@ -41,15 +41,15 @@ pub use action::{Action, Controller, HashOver, Userspace};
 pub use batch::{Outputs, PacketBatch};
 pub use bridge::{
     BridgeError, FdbConfig, FdbRow, FdbStats, Rule, RuleAction, RuleError, RuleFilter, RuleRow,
-    Switch, SwitchCounters,
+    Switch, SwitchCounters, Trace, TraceStep, TraceWhat,
 };
 pub use counter::Counter;
 pub use drops::{DropCounters, DropReason};
-pub use extract::extract;
+pub use extract::{extract, extract_bytes};
 pub use fair::FairQueue;
 pub use flow::{BadUfid, Flow, FlowSnapshot, FlowStats, Origin, Ufid};
 pub use key::{Field, FlowKey, FlowMask, Format, Match, N_WORDS};
-pub use manage::{DumpCursor, FlowError};
+pub use manage::{DumpCursor, FlowError, Hit, Probe};
 pub use meter::{MeterConfig, MeterError, MeterRow, MeterStats, MeterUnit, Meters};
 pub use packet::{CopyPacket, Layers, MAX_FRAMES, NoHeadroom, Packet};
 pub use port::{RxQueue, TxQueue};

@@ -5,7 +5,8 @@
 
 use core::fmt;
 
-use crate::{Action, Datapath, Flow, FlowSnapshot, Match, Nanos, Origin, Ufid, Upcall};
+use crate::hash::short;
+use crate::{Action, Datapath, Flow, FlowKey, FlowSnapshot, Match, Nanos, Origin, Ufid, Upcall};
 
 /// Why a flow was not added or changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +40,31 @@ pub struct DumpCursor(u32);
 impl DumpCursor {
     /// The places of a table that one call may visit without packets waiting for a millisecond.
     pub const MAX_PLACES: usize = 512;
+}
+
+/// Where a thread would find the flow of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hit {
+    /// In the exact-match cache.
+    Emc,
+    /// In the signature cache.
+    Smc,
+    /// In the classifier.
+    Megaflow {
+        /// After searching so many subtables.
+        n_subtables: usize,
+    },
+    /// Nowhere: the bridge would be asked.
+    Miss,
+}
+
+/// What a thread would do with a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// Where it would find the flow.
+    pub hit: Hit,
+    /// The flow.
+    pub flow: Option<FlowSnapshot>,
 }
 
 impl Datapath {
@@ -95,6 +121,22 @@ impl Datapath {
     #[must_use]
     pub fn get(&self, ufid: Ufid) -> Option<FlowSnapshot> {
         self.table.get(self.table.find(ufid)?).map(Flow::snapshot)
+    }
+
+    /// What the caches of this thread would do with a packet now; changes nothing.
+    #[must_use]
+    pub fn probe(&self, key: &FlowKey) -> Probe {
+        let hash = short(key.hash(self.seed));
+        let (found, n_subtables) = self.table.peek(key);
+        let by_emc = self.emc.lookup(hash, key).filter(|&flow| self.table.is_live(flow));
+        let by_smc = self.smc.lookup(hash, |index| Some(index) == found);
+        let (index, hit) = match (by_emc, by_smc) {
+            (Some(flow), _) => (Some(flow.index), Hit::Emc),
+            (None, Some(index)) => (Some(index), Hit::Smc),
+            (None, None) if found.is_some() => (found, Hit::Megaflow { n_subtables }),
+            (None, None) => (None, Hit::Miss),
+        };
+        Probe { hit, flow: index.and_then(|index| self.table.get(index)).map(Flow::snapshot) }
     }
 
     /// Removes a flow and returns it with its last statistics; no packet uses it any more.

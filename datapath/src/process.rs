@@ -118,10 +118,10 @@ pub struct Datapath {
     pub(crate) config: DatapathConfig,
     pub(crate) table: FlowTable,
     pub(crate) emc: Emc,
-    smc: Smc,
+    pub(crate) smc: Smc,
     pub(crate) stats: Arc<DatapathStats>,
     pub(crate) sweep: Sweep,
-    seed: u64,
+    pub(crate) seed: u64,
     /// As many as the largest batch has.
     parsed: Box<[Parsed]>,
     runs: Vec<Run>,

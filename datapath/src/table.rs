@@ -80,6 +80,16 @@ impl FlowTable {
         (found.and_then(|index| self.flows.reference(index)), visited)
     }
 
+    /// What [`lookup`](Self::lookup) would find, and how many subtables it would search.
+    pub(crate) fn peek(&self, key: &FlowKey) -> (Option<u32>, usize) {
+        let (found, n) = self.lookup.manual.peek(key, &self.flows);
+        if found.is_some() {
+            return (found, n);
+        }
+        let (found, more) = self.lookup.bridge.peek(key, &self.flows);
+        (found, n + more)
+    }
+
     /// True when [`lookup`](Self::lookup) of the key may find the flow at `index`: it matches, and none goes
     /// before it.
     #[inline]

@@ -18,7 +18,7 @@ mod value;
 pub use action::{parse_actions, print_actions};
 pub use check::{InvalidFlow, validate};
 pub use error::{ErrorKind, ParseError};
-pub use flow::{parse_match, print_match};
+pub use flow::{parse_match, print_key, print_match};
 pub use meter::parse_meter;
 pub use table::{members, rewritable};
 

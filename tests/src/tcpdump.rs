@@ -1,6 +1,6 @@
 //! The real `tcpdump` on an interface of a rig, started so that no later packet is missed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -73,6 +73,12 @@ impl Capture {
             Ok(proc.stderr().contains("listening on").then_some(()))
         })?;
         Ok(Self { file, _proc: proc })
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn file(&self) -> &Path {
+        &self.file
     }
 
     /// The frames so far.

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
 
+use super::trace::TraceArgs;
+
 const HELP: &str = "\
 Examples:
   xvsctl port add eth1 bridge=br0 xdp-mode=native
@@ -11,6 +13,8 @@ Examples:
   xvsctl rule add br0 'priority=10,ip,nw_dst=10.0.0.0/24,actions=output:2' 'actions=NORMAL'
   xvsctl flow add 'in_port(1),eth(),eth_type(0x0806)' 2
   xvsctl flow dump -m
+  xvsctl trace --bridge br0 in_port=1,udp,nw_dst=10.0.0.2
+  xvsctl trace --in-port eth1 --pcap file.pcap --packet 3
   xvsctl --json pmd stats
   xvsctl config check new.toml
 
@@ -61,6 +65,8 @@ pub enum Verb {
         /// How many at most; all by default.
         max: Option<usize>,
     },
+    /// Say what would happen to a packet, and why; nothing changes.
+    Trace(TraceArgs),
     /// PMD threads.
     #[command(subcommand)]
     Pmd(PmdVerb),
@@ -250,6 +256,8 @@ impl Verb {
             Self::Pmd(PmdVerb::Stats) => ("xvs/pmd-stats", Vec::new()),
             Self::Pmd(PmdVerb::Rxqs) => ("dpif-netdev/pmd-rxq-show", Vec::new()),
             Self::Pmd(PmdVerb::Clear) => ("dpif-netdev/pmd-stats-clear", Vec::new()),
+            // Its words are not yet known: they may lie in a file.
+            Self::Trace(_) => ("ofproto/trace", Vec::new()),
             Self::Ledger => ("xvs/ledger", Vec::new()),
             Self::Config(ConfigVerb::Check { .. }) => ("xvs/config-check", Vec::new()),
             Self::Config(ConfigVerb::Show) => ("xvs/config-show", Vec::new()),

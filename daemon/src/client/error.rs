@@ -41,6 +41,13 @@ pub enum ClientError {
         /// What was wrong.
         what: String,
     },
+    /// A capture file that cannot be read.
+    Capture {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
     /// An operation of the system failed.
     Io {
         /// What was tried.
@@ -55,7 +62,7 @@ impl ClientError {
     #[must_use]
     pub const fn exit_code(&self) -> u8 {
         match self {
-            Self::Refused(_) | Self::Config(_) | Self::Io { .. } => 1,
+            Self::Refused(_) | Self::Config(_) | Self::Capture { .. } | Self::Io { .. } => 1,
             Self::NoDaemon { .. } => 3,
             Self::NoPermission { .. } => 4,
             Self::Hung { .. } => 5,
@@ -92,6 +99,7 @@ impl fmt::Display for ClientError {
             Self::Protocol { socket, what } => {
                 write!(f, "no proper answer from {}: {what}", socket.display())
             }
+            Self::Capture { file, what } => write!(f, "{}: {what}", file.display()),
             Self::Io { what, source } => write!(f, "cannot {what}: {source}"),
         }
     }
@@ -106,6 +114,7 @@ impl core::error::Error for ClientError {
             | Self::NoDaemon { .. }
             | Self::NoPermission { .. }
             | Self::Hung { .. }
+            | Self::Capture { .. }
             | Self::Protocol { .. } => None,
         }
     }

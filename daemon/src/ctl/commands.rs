@@ -5,6 +5,8 @@ mod builtin;
 mod dpctl;
 mod fdb;
 mod netdev;
+mod ofproto;
+mod ports;
 mod upcall;
 mod xvs;
 
@@ -12,7 +14,7 @@ use super::command::Command;
 
 /// Every command, in no order.
 pub(super) fn all() -> impl Iterator<Item = &'static Command> {
-    [builtin::ALL, dpctl::ALL, fdb::ALL, netdev::ALL, upcall::ALL, xvs::ALL]
+    [builtin::ALL, dpctl::ALL, fdb::ALL, netdev::ALL, ofproto::ALL, upcall::ALL, xvs::ALL]
         .into_iter()
         .flatten()
         .copied()

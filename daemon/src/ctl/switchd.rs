@@ -6,11 +6,11 @@
 
 use std::path::Path;
 
-use xvs_datapath::{Action, MacAddr, Match, MeterConfig, MeterRow, VlanId};
+use xvs_datapath::{Action, FlowKey, MacAddr, Match, MeterConfig, MeterRow, Trace, VlanId};
 
 use super::{
     ConfigView, CtlError, Decisions, FdbEntry, FdbStats, Ledger, Level, LogLevel, PmdFlows,
-    PmdRxqs, PmdStats, PortInfo, RuleInfo, Status, Upcall,
+    PmdProbe, PmdRxqs, PmdStats, PortInfo, RuleInfo, Status, Upcall,
 };
 
 /// A port to be added: its name, and options named as the keys of `[[port]]` in the configuration.
@@ -128,6 +128,12 @@ pub trait Control {
 
     /// Counters of the MAC table of a bridge.
     fn fdb_stats(&mut self, bridge: &str) -> Result<FdbStats, CtlError>;
+
+    /// The match of a rule of this bridge, as ovs-ofctl writes it without actions.
+    fn match_of_rule(&mut self, bridge: &str, text: &str) -> Result<Match, CtlError>;
+
+    /// What would happen to a packet: the bridge's decision, and where each thread would find its flow.
+    fn trace(&mut self, key: &FlowKey) -> Result<(Trace, Vec<PmdProbe>), CtlError>;
 
     /// What the bridges decided.
     fn decisions(&mut self) -> Decisions;

@@ -7,7 +7,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::Value;
-use xvs_datapath::{DropReason, MacAddr, MeterConfig, MeterRow, Meters, Ufid, VlanId};
+use xvs_datapath::{
+    DropReason, FlowKey, Hit, MacAddr, Match, MeterConfig, MeterRow, Meters, Nanos, PortNo, Probe,
+    Switch, Trace, Ufid, VlanId,
+};
 
 use super::*;
 pub(crate) use served::{Client, Scratch, Served};
@@ -23,6 +26,8 @@ pub(crate) struct MemorySwitch {
     pub(crate) cleared: Vec<Option<u32>>,
     pub(crate) meters: Meters,
     pub(crate) upcalls: Vec<Upcall>,
+    /// A real bridge with the first two ports, for traces.
+    pub(crate) bridge: Switch,
     pub(crate) exit: Option<bool>,
     /// Every command that reads ports takes so long.
     pub(crate) slow: Duration,
@@ -34,7 +39,9 @@ pub(crate) fn switch() -> MemorySwitch {
         levels: BTreeMap::from([("xvswitchd".to_owned(), Level::Info)]),
         ..MemorySwitch::default()
     };
-    for name in ["v1", "v2"] {
+    switch.bridge.add_bridge("br0").unwrap();
+    for (no, name) in [(PortNo(1), "v1"), (PortNo(2), "v2")] {
+        switch.bridge.add_port(no, name, "br0").unwrap();
         let options = vec![("bridge".to_owned(), "br0".to_owned())];
         switch.add_port(&PortSpec { name: name.to_owned(), options }).unwrap();
     }
@@ -261,6 +268,16 @@ impl Control for MemorySwitch {
         Self::check_bridge(bridge)?;
         let entries = self.fdb.len() as u64;
         Ok(FdbStats { entries, max_entries: 8192, learned: entries, ..FdbStats::default() })
+    }
+
+    fn match_of_rule(&mut self, bridge: &str, text: &str) -> Result<Match, CtlError> {
+        let filter = self.bridge.parse_filter(bridge, text, false);
+        filter.map(|filter| filter.matching).map_err(|error| CtlError::Refused(error.to_string()))
+    }
+
+    fn trace(&mut self, key: &FlowKey) -> Result<(Trace, Vec<PmdProbe>), CtlError> {
+        let probe = Probe { hit: Hit::Miss, flow: None };
+        Ok((self.bridge.trace(key, Nanos(0)), vec![PmdProbe { core: 0, probe }]))
     }
 
     fn decisions(&mut self) -> Decisions {

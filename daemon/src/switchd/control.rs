@@ -5,15 +5,16 @@ use std::time::{Duration, Instant};
 
 use xvs_config::{PortSpec as ConfigPortSpec, Topology};
 use xvs_datapath::{
-    DumpCursor, FlowError, FlowSnapshot, MacAddr, MeterConfig, MeterRow, Nanos, Ufid, VlanId,
+    DumpCursor, FlowError, FlowKey, FlowSnapshot, MacAddr, Match, MeterConfig, MeterRow, Nanos,
+    Trace, Ufid, VlanId,
 };
 
 use super::meters::refused;
 use super::{Error, Switchd};
 use crate::ctl::{
     ConfigView, Control, CtlError, Decisions, FdbEntry, FdbStats, FlowInfo, FlowSpec, Ledger,
-    Level, LogLevel, PmdFlows, PmdRxqs, PmdStats, PortInfo, PortSpec, RuleInfo, RuleMatch, Status,
-    Upcall,
+    Level, LogLevel, PmdFlows, PmdProbe, PmdRxqs, PmdStats, PortInfo, PortSpec, RuleInfo,
+    RuleMatch, Status, Upcall,
 };
 
 /// Places of the flow table that one command visits: bounds how long packets wait for a dump.
@@ -289,6 +290,20 @@ impl Control for Switchd {
             evicted: stats.evicted,
             moved: stats.moved,
         })
+    }
+
+    fn match_of_rule(&mut self, bridge: &str, text: &str) -> Result<Match, CtlError> {
+        let filter = self.switch.parse_filter(bridge, text, true).map_err(Error::Bridge)?;
+        Ok(filter.matching)
+    }
+
+    fn trace(&mut self, key: &FlowKey) -> Result<(Trace, Vec<PmdProbe>), CtlError> {
+        let (trace, key) = (self.switch.trace(key, self.clock.now()), *key);
+        let cores = self.threads.iter().map(|thread| thread.core().0);
+        let cores: Vec<u32> = cores.collect();
+        let probes = self.on_threads(None, move |pmd| pmd.datapath.probe(&key))?;
+        let probe = |(core, probe)| PmdProbe { core, probe };
+        Ok((trace, cores.into_iter().zip(probes).map(probe).collect()))
     }
 
     fn decisions(&mut self) -> Decisions {

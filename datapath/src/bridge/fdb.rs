@@ -232,6 +232,11 @@ impl Fdb {
         None
     }
 
+    /// Where the address is; nothing depends on the answer.
+    pub(super) fn peek(&self, host: Host) -> Option<PortNo> {
+        self.entries.get(&host).map(|entry| entry.port)
+    }
+
     /// All flows are about to be checked, each of which will note again what it depends on. To be
     /// called before the version is bumped.
     pub(super) fn forget_missed(&mut self) {

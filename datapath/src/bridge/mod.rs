@@ -16,6 +16,7 @@ mod switch_rules;
 mod table;
 mod tags;
 mod topology;
+mod trace;
 mod translate;
 mod values;
 mod words;
@@ -27,11 +28,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use crate::{Field, FlowKey, MacAddr, Nanos, PortNo, Purpose, Translation, Upcall, VlanId};
+use crate::{FlowKey, MacAddr, Nanos, PortNo, Purpose, Translation, Upcall, VlanId};
 
 pub use error::{BridgeError, RuleError};
 pub use fdb::{FdbConfig, FdbRow, FdbStats};
 pub use rule::{Rule, RuleAction, RuleFilter, RuleRow};
+pub use trace::{Trace, TraceStep, TraceWhat};
 
 use fdb::{Change, Fdb};
 use pace::Pace;
@@ -334,8 +336,7 @@ impl Upcall for Switch {
             counts.no_bridge.fetch_add(1, Relaxed);
             return translate::nothing(key);
         };
-        // The bridge sends no packet round again; manual flows that do have flows for it.
-        if key.get(&Field::RECIRC_ID) != 0 {
+        if translate::is_again(key) {
             return translate::nothing(key);
         }
         let mut context = Context::new(bridge, key, purpose, now);

@@ -109,7 +109,7 @@ fn vlan_words(matching: &Match, words: &mut Vec<String>) {
     }
 }
 
-fn action_text(action: &RuleAction, matching: &Match) -> String {
+pub(super) fn action_text(action: &RuleAction, matching: &Match) -> String {
     match *action {
         RuleAction::Output(port) => format!("output:{port}"),
         RuleAction::OutputPart { port, max_len } => {

@@ -4,6 +4,7 @@ mod cached;
 mod oracle;
 mod rules;
 mod text;
+mod trace;
 
 use crate::{
     Action, BridgeError, FdbConfig, Field, FlowKey, FlowMask, MacAddr, Nanos, PortNo, Purpose,

@@ -17,8 +17,10 @@ use crate::{
 
 use super::fdb::Change;
 use super::rule::RuleAction;
+use super::rule_print::action_text;
 use super::tags::{TAG, Tags};
 use super::topology::Bridge;
+use super::trace::{TraceStep, TraceWhat};
 
 /// The VLAN identifier's bits in `vlan_tci`.
 const VID: u16 = 0x0fff;
@@ -41,6 +43,15 @@ impl Limit {
     pub(super) const LOOKUPS: usize = 1024;
     /// The most datapath actions of one flow.
     pub(super) const ACTIONS: usize = 4096;
+
+    /// For people.
+    pub(super) const fn describe(self) -> &'static str {
+        match self {
+            Self::Depth => "tables led to tables more than 64 deep, most likely in a circle",
+            Self::Lookups => "more than 1024 lookups",
+            Self::Actions => "more than 4096 actions, or more than four tags pushed",
+        }
+    }
 }
 
 /// A decision being made.
@@ -69,6 +80,9 @@ pub(super) struct Context<'a> {
     cookie: u64,
     keep: bool,
     n_lookups: usize,
+    /// What happened, if somebody wants to know; then nothing is learned.
+    steps: Option<Vec<TraceStep>>,
+    depth: usize,
     /// What learning did to the MAC table.
     pub(super) change: Change,
     /// The bound that was met.
@@ -96,6 +110,11 @@ pub(super) fn nothing(key: &FlowKey) -> Translation {
     Translation { mask: always(key), actions: Vec::new(), keep: true }
 }
 
+/// True for a packet that was sent round. The bridge sends none; manual flows that do have flows for it.
+pub(super) fn is_again(key: &FlowKey) -> bool {
+    key.get(&Field::RECIRC_ID) != 0
+}
+
 /// The port on which packets like `key` arrive; port 0, which never exists, if the key has none.
 pub(super) fn in_port(key: &FlowKey) -> PortNo {
     PortNo(u32::try_from(key.get(&Field::IN_PORT)).unwrap_or(0))
@@ -120,14 +139,39 @@ impl<'a> Context<'a> {
             cookie: 0,
             keep: true,
             n_lookups: 0,
+            steps: None,
+            depth: 0,
             change: Change::None,
             limit: None,
         }
     }
 
+    /// A decision that is told step by step and changes nothing.
+    pub(super) fn tracing(bridge: &'a Bridge, key: &FlowKey, now: Nanos) -> Self {
+        let purpose = Purpose::Revalidate { n_packets: 0, n_bytes: 0 };
+        Self { steps: Some(Vec::new()), ..Self::new(bridge, key, purpose, now) }
+    }
+
+    /// What happened.
+    pub(super) fn take_steps(&mut self) -> Vec<TraceStep> {
+        self.steps.take().unwrap_or_default()
+    }
+
+    /// Tells of a step if somebody wants to know.
+    fn tell(&mut self, what: impl FnOnce() -> TraceWhat) {
+        if let Some(steps) = &mut self.steps {
+            steps.push(TraceStep { depth: self.depth, what: what() });
+        }
+    }
+
+    fn note(&mut self, text: impl FnOnce() -> String) {
+        self.tell(|| TraceWhat::Note(text()));
+    }
+
     /// Decides. A bridge without rules behaves as NORMAL.
     pub(super) fn run(&mut self) {
         if self.bridge.rules.is_empty() {
+            self.note(|| "the bridge has no rules: NORMAL".to_owned());
             self.normal();
         } else {
             self.table(0, 0);
@@ -152,6 +196,11 @@ impl<'a> Context<'a> {
         let mut looked = FlowMask::default();
         let rule = bridge.rules.find(table, &self.key, &mut looked);
         self.look_at(&looked);
+        self.depth = depth;
+        self.tell(|| {
+            let rule = rule.map(|rule| Box::new(rule.rule.clone()));
+            TraceWhat::Table { table, rule }
+        });
         let Some(rule) = rule else { return };
         match self.purpose {
             Purpose::Packet => rule.credit(0, 0, self.now),
@@ -163,6 +212,8 @@ impl<'a> Context<'a> {
         }
         let caller = core::mem::replace(&mut self.cookie, rule.rule.cookie);
         for action in &rule.rule.actions {
+            self.depth = depth;
+            self.tell(|| TraceWhat::Action(action_text(action, &rule.rule.matching)));
             self.act(action, depth);
             if self.limit.is_some() {
                 return;
@@ -173,15 +224,18 @@ impl<'a> Context<'a> {
 
     fn act(&mut self, action: &RuleAction, depth: usize) {
         match *action {
-            RuleAction::Output(port) if port == self.in_port => {}
+            RuleAction::Output(port) | RuleAction::OutputPart { port, .. }
+                if port == self.in_port =>
+            {
+                self.note(|| "skipped: the packet came from there".to_owned());
+            }
             RuleAction::Output(port) => self.output(port),
-            RuleAction::OutputPart { port, .. } if port == self.in_port => {}
             RuleAction::OutputPart { port, max_len } if self.bridge.has(port) => {
                 self.commit();
                 self.push(Action::Trunc(max_len));
                 self.push(Action::Output(port));
             }
-            RuleAction::OutputPart { .. } => {}
+            RuleAction::OutputPart { port, .. } => self.note_no_port(port),
             RuleAction::Meter(id) => self.push(Action::Meter(id)),
             RuleAction::Controller { max_len, id } => {
                 self.commit();
@@ -248,19 +302,47 @@ impl<'a> Context<'a> {
     fn normal(&mut self) {
         let dst = self.look_mac(&Field::ETH_DST);
         if is_link_local(dst) {
+            self.note(|| format!("dropped: {dst} is for bridges themselves"));
             return;
         }
         let src = self.look_mac(&Field::ETH_SRC);
         let vlan = VlanId(self.look_tci(TAG | VID) & VID);
         match self.learn_and_find((vlan, src), (vlan, dst)) {
-            Some(port) if port == self.in_port => {}
-            Some(port) if self.bridge.has(port) => self.output(port),
-            _ => self.flood(),
+            Some(port) if port == self.in_port => {
+                self.note(|| format!("dropped: {dst} is where the packet came from"));
+            }
+            Some(port) if self.bridge.has(port) => {
+                self.note(|| format!("{dst} is behind port {port}"));
+                self.output(port);
+            }
+            _ => {
+                self.note(|| format!("{dst} is not known in VLAN {}: flooded", vlan.0));
+                self.flood();
+            }
         }
+    }
+
+    /// The same without learning, as if the source had been learned.
+    fn peek(&mut self, src: (VlanId, MacAddr), dst: (VlanId, MacAddr)) -> Option<PortNo> {
+        let bridge = self.bridge;
+        let fdb = bridge.fdb();
+        let learns = fdb.may_learn(src, self.in_port);
+        let found = if learns && src == dst { Some(self.in_port) } else { fdb.peek(dst) };
+        drop(fdb);
+        if learns {
+            let in_port = self.in_port;
+            self.note(|| {
+                format!("learns that {} in VLAN {} is behind port {in_port}", src.1, src.0.0)
+            });
+        }
+        found.filter(|_| !dst.1.is_multicast())
     }
 
     /// Both steps under one lock.
     fn learn_and_find(&mut self, src: (VlanId, MacAddr), dst: (VlanId, MacAddr)) -> Option<PortNo> {
+        if self.steps.is_some() {
+            return self.peek(src, dst);
+        }
         let mut fdb = self.bridge.fdb();
         match self.purpose {
             Purpose::Packet | Purpose::Uncached { .. } => {
@@ -292,10 +374,14 @@ impl<'a> Context<'a> {
     /// To a port, as the packet is now; nowhere if the bridge has no such port.
     fn output(&mut self, port: PortNo) {
         if !self.bridge.has(port) {
-            return;
+            return self.note_no_port(port);
         }
         self.commit();
         self.push(Action::Output(port));
+    }
+
+    fn note_no_port(&mut self, port: PortNo) {
+        self.note(|| format!("skipped: the bridge has no port {port}"));
     }
 
     fn push(&mut self, action: Action) {

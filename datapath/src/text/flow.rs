@@ -4,7 +4,7 @@ use super::error::{ErrorKind, ParseError};
 use super::scan::{Scanner, Word};
 use super::table::{self, ETH_TYPE, Group, Member, PACKET_TYPE, TCI, VLAN};
 use super::{PortNames, value};
-use crate::{Field, Match, wire};
+use crate::{Field, FlowKey, FlowMask, Match, wire};
 
 /// What was said before and within a tag.
 #[derive(Default)]
@@ -249,6 +249,26 @@ pub fn print_match(m: &Match, ports: &dyn PortNames) -> String {
         items = outer;
     }
     items.join(",")
+}
+
+/// Writes the fields that a packet has, for people. What no packet brings with it (marks, priority, state of
+/// connections) is left out.
+#[must_use]
+pub fn print_key(key: &FlowKey, ports: &dyn PortNames) -> String {
+    let mut mask = FlowMask::exact();
+    for field in [
+        &Field::DP_HASH,
+        &Field::SKB_MARK,
+        &Field::SKB_PRIORITY,
+        &Field::CT_MARK,
+        &Field::CT_STATE,
+        &Field::CT_ZONE,
+        &Field::CT_LABEL,
+        &Field::PACKET_TYPE,
+    ] {
+        mask.set(field, 0);
+    }
+    print_match(&Match::new(key, mask), ports)
 }
 
 /// True when a reader takes what `m` says of the tag for granted.

@@ -25,6 +25,7 @@ mod queues;
 mod refusals;
 mod runner;
 mod slow_link;
+mod trace;
 mod traffic;
 mod transmit;
 mod wire;
@@ -92,6 +93,8 @@ fn all() -> Vec<runner::Test> {
         flows::the_signature_cache_is_used_when_enabled,
         limits::rules_in_a_circle_are_bounded_and_told_of_once,
         limits::a_moving_host_is_found_with_its_first_packet,
+        trace::a_trace_is_the_flow_that_the_packet_installs,
+        trace::a_packet_is_traced_from_text_hex_and_capture,
         wire::broken_frames_are_counted_once_each,
         wire::fragments_pass,
         wire::a_daemon_that_leaks_one_frame_is_found_out,

@@ -3,6 +3,15 @@
 use serde::Serialize;
 use xvs_datapath::{Action, Match};
 
+/// Where a PMD thread would find the flow of a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PmdProbe {
+    /// The thread's core.
+    pub core: u32,
+    /// Where.
+    pub probe: xvs_datapath::Probe,
+}
+
 /// The cached flows of one thread.
 #[derive(Clone, Debug)]
 pub struct PmdFlows {

@@ -25,10 +25,14 @@ enum Op {
     Wait(u64),
 }
 
+/// From a port, source and destination host, and what tells packets of them apart.
+pub(super) fn flow_packet() -> impl Strategy<Value = (u32, u64, u64, u8)> {
+    (1u32..4, 0u64..5, 0u64..5, 0u8..16)
+}
+
 fn ops() -> impl Strategy<Value = Vec<Op>> {
-    let packet = (1u32..4, 0u64..5, 0u64..5, 0u8..16);
     let op = prop_oneof![
-        8 => prop::collection::vec(packet, 1..12).prop_map(Op::Send),
+        8 => prop::collection::vec(flow_packet(), 1..12).prop_map(Op::Send),
         1 => rules().prop_map(Op::Rules),
         1 => Just(Op::Rules(Vec::new())),
         1 => (0u64..5).prop_map(Op::Forget),
@@ -41,7 +45,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 2..30)
 }
 
-fn packet((_, src, dst, kind): (u32, u64, u64, u8)) -> Vec<u8> {
+pub(super) fn packet((_, src, dst, kind): (u32, u64, u64, u8)) -> Vec<u8> {
     let (a, b) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2 + (kind & 1)));
     let builder = PacketBuilder::eth(mac(src), mac(dst));
     let builder = if kind & 2 == 0 { builder } else { builder.vlan(0x1005) };

@@ -3,33 +3,14 @@
 use core::fmt;
 
 use serde::Serialize;
+use xvs_datapath::Ufid;
 use xvs_datapath::text::{self, PortNames};
-use xvs_datapath::{PortNo, Ufid};
 
 use crate::ctl::command::{Command, Context};
 use crate::ctl::commands::args::{self, Args};
+pub(super) use crate::ctl::commands::ports::Ports;
 use crate::ctl::reply::Text;
 use crate::ctl::{CtlError, FlowInfo, FlowSpec};
-
-/// The ports by name and number.
-pub(super) struct Ports(Vec<(PortNo, String)>);
-
-impl Ports {
-    pub(super) fn of(context: &mut Context<'_>) -> Result<Self, CtlError> {
-        let ports = context.control.ports()?.into_iter();
-        Ok(Self(ports.map(|port| (PortNo(port.port_no), port.name)).collect()))
-    }
-}
-
-impl PortNames for Ports {
-    fn number(&self, name: &str) -> Option<PortNo> {
-        self.0.iter().find(|(_, known)| known == name).map(|(number, _)| *number)
-    }
-
-    fn name(&self, port: PortNo) -> Option<String> {
-        self.0.iter().find(|(known, _)| *known == port).map(|(_, name)| name.clone())
-    }
-}
 
 /// Takes the datapath's name and `pmd=` out of the arguments; `N` words must be left.
 pub(super) fn words<'a, const N: usize>(

@@ -21,6 +21,7 @@ fn every_command_has_both_forms() {
         ("dpctl/mod-flow", vec![FLOW, "2"]),
         ("fdb/add", vec!["br0", "v1", "0", mac]),
         ("fdb/del", vec!["br0", "0", mac]),
+        ("ofproto/trace", vec!["in_port(1)"]),
         ("vlog/set", vec!["info"]),
         ("xvs/meter-add", vec!["meter=1,rate=5"]),
         ("xvs/meter-del", vec!["1"]),
