@@ -22,6 +22,15 @@ impl PortSpec {
         spec.set("name", name)
     }
 
+    /// To change a port that there is: what is not set stays.
+    #[must_use]
+    pub fn of(port: Port) -> Self {
+        let subject = Subject::Named(Port::NAME, port.name.to_string());
+        let required = Port::KEYS.iter().filter(|key| key.presence == Presence::Required);
+        let given = required.map(|key| key.name).collect();
+        Self { port, subject, given, errors: Vec::new() }
+    }
+
     /// From `name,key=value,…`.
     #[must_use]
     pub fn parse(text: &str) -> Self {

@@ -23,7 +23,7 @@ pub use info::{
     BridgeInfo, ConfigView, ControllerInfo, Decisions, Drops, FdbEntry, FdbStats, Feature,
     FlowInfo, FrameLedger, Kicks, Ledger, Level, LogLevel, NoLevel, PacketLedger, PmdFlows,
     PmdProbe, PmdProgress, PmdRxqs, PmdStats, PortInfo, PortState, QueueInfo, RuleInfo, RxqInfo,
-    Setting, Status, Traffic, Upcall, XskCounters,
+    RxqMove, Setting, Status, Traffic, Upcall, XskCounters,
 };
 pub use protocol::{
     BadRequest, Format, Problem, REQUEST_SIZE, Request, RequestReader, encode, encode_error,

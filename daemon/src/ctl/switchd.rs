@@ -10,7 +10,7 @@ use xvs_datapath::{Action, FlowKey, MacAddr, Match, MeterConfig, MeterRow, Trace
 
 use super::{
     ConfigView, CtlError, Decisions, FdbEntry, FdbStats, Ledger, Level, LogLevel, PmdFlows,
-    PmdProbe, PmdRxqs, PmdStats, PortInfo, RuleInfo, Status, Upcall,
+    PmdProbe, PmdRxqs, PmdStats, PortInfo, RuleInfo, RxqMove, Status, Upcall,
 };
 
 /// A port to be added: its name, and options named as the keys of `[[port]]` in the configuration.
@@ -56,6 +56,9 @@ pub trait Control {
     /// Adds a port; binding goes on afterwards and never blocks the command. Returns the port number.
     /// A device that is missing is no error: the port waits for it.
     fn add_port(&mut self, spec: &PortSpec) -> Result<u32, CtlError>;
+
+    /// Changes options of ports that exist; all or none.
+    fn set_ports(&mut self, specs: &[PortSpec]) -> Result<(), CtlError>;
 
     /// Removes a port; its sockets drain afterwards.
     fn del_port(&mut self, name: &str) -> Result<(), CtlError>;
@@ -146,6 +149,12 @@ pub trait Control {
 
     /// Which receive queues each PMD thread polls, with their share of time over the last `secs`.
     fn pmd_rxqs(&mut self, secs: u32) -> Result<Vec<PmdRxqs>, CtlError>;
+
+    /// Spreads the receive queues over the threads by how busy they were lately; which were moved.
+    fn rebalance(&mut self) -> Result<Vec<RxqMove>, CtlError>;
+
+    /// The longest sleep of an idle thread, in microseconds; 0: it polls always.
+    fn max_sleep_us(&mut self) -> u64;
 
     /// Both ledgers, at a pass boundary of every thread.
     fn ledger(&mut self) -> Result<Ledger, CtlError>;

@@ -125,6 +125,14 @@ impl Control for MemorySwitch {
         Ok(port_no)
     }
 
+    fn set_ports(&mut self, specs: &[PortSpec]) -> Result<(), CtlError> {
+        let known = |spec: &&PortSpec| self.ports.iter().any(|port| port.name == spec.name);
+        match specs.iter().find(|spec| !known(spec)) {
+            Some(spec) => Err(CtlError::NotFound { kind: "port", name: spec.name.clone() }),
+            None => Ok(()),
+        }
+    }
+
     fn del_port(&mut self, name: &str) -> Result<(), CtlError> {
         let found = self.ports.iter().position(|port| port.name == name);
         let missing = || CtlError::NotFound { kind: "port", name: name.to_owned() };
@@ -319,6 +327,14 @@ impl Control for MemorySwitch {
         };
         let rxqs = self.ports.iter().zip(usage).map(rxq).collect();
         Ok(vec![PmdRxqs { rxqs, overhead_percent: Some(2), ..PmdRxqs::default() }])
+    }
+
+    fn rebalance(&mut self) -> Result<Vec<RxqMove>, CtlError> {
+        Ok(vec![RxqMove { port: "v1".to_owned(), queue: 0, from: 0, to: 1 }])
+    }
+
+    fn max_sleep_us(&mut self) -> u64 {
+        200
     }
 
     fn ledger(&mut self) -> Result<Ledger, CtlError> {

@@ -144,6 +144,12 @@ impl Pmd {
         self.rxqs.push(slot);
     }
 
+    /// Takes a receive queue out, for another thread to poll; what it has received stays in its ring.
+    pub fn take_rx(&mut self, port: PortNo, queue: QueueId) -> Option<RxSlot> {
+        let at = self.rxqs.iter().position(|slot| slot.port == port && slot.queue == queue)?;
+        Some(self.rxqs.remove(at))
+    }
+
     /// Adds the transmit queue of a port and opens its output bin.
     pub fn add_tx(&mut self, slot: TxSlot) {
         self.outputs.open(slot.port);

@@ -14,7 +14,7 @@ use super::{Error, Switchd};
 use crate::ctl::{
     ConfigView, Control, CtlError, Decisions, FdbEntry, FdbStats, FlowInfo, FlowSpec, Ledger,
     Level, LogLevel, PmdFlows, PmdProbe, PmdRxqs, PmdStats, PortInfo, PortSpec, RuleInfo,
-    RuleMatch, Status, Upcall,
+    RuleMatch, RxqMove, Status, Upcall,
 };
 
 /// Places of the flow table that one command visits: bounds how long packets wait for a dump.
@@ -115,6 +115,20 @@ impl Control for Switchd {
             Ok(())
         })?;
         Ok(self.running.port(name.as_str()).map_or(0, |port| port.number().0))
+    }
+
+    fn set_ports(&mut self, specs: &[PortSpec]) -> Result<(), CtlError> {
+        self.edit(|topology| {
+            for PortSpec { name, options } in specs {
+                let found = topology.ports.iter_mut().find(|port| port.name.as_str() == name);
+                let missing = || CtlError::NotFound { kind: "port", name: name.clone() };
+                let port = found.ok_or_else(missing)?;
+                let start = ConfigPortSpec::of(port.clone());
+                let wanted = options.iter().fold(start, |spec, (key, value)| spec.set(key, value));
+                *port = wanted.build().map_err(Error::Config)?;
+            }
+            Ok(())
+        })
     }
 
     fn del_port(&mut self, name: &str) -> Result<(), CtlError> {
@@ -321,6 +335,14 @@ impl Control for Switchd {
 
     fn pmd_rxqs(&mut self, secs: u32) -> Result<Vec<PmdRxqs>, CtlError> {
         Ok(self.thread_rxqs(secs))
+    }
+
+    fn rebalance(&mut self) -> Result<Vec<RxqMove>, CtlError> {
+        Ok(self.rebalance_rxqs()?)
+    }
+
+    fn max_sleep_us(&mut self) -> u64 {
+        self.running.pmd.sleep_max_us.into()
     }
 
     fn ledger(&mut self) -> Result<Ledger, CtlError> {

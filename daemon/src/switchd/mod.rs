@@ -11,6 +11,7 @@ mod ledger;
 mod links;
 mod meters;
 mod ports;
+mod rebalance;
 mod report;
 mod threads;
 mod usage;

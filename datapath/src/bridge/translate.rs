@@ -82,6 +82,8 @@ pub(super) struct Context<'a> {
     n_lookups: usize,
     /// What happened, if somebody wants to know; then nothing is learned.
     steps: Option<Vec<TraceStep>>,
+    /// What would have been learned so far, of the port on which the packet came.
+    would_learn: Vec<(VlanId, MacAddr)>,
     depth: usize,
     /// What learning did to the MAC table.
     pub(super) change: Change,
@@ -140,6 +142,7 @@ impl<'a> Context<'a> {
             keep: true,
             n_lookups: 0,
             steps: None,
+            would_learn: Vec::new(),
             depth: 0,
             change: Change::None,
             limit: None,
@@ -324,17 +327,15 @@ impl<'a> Context<'a> {
 
     /// The same without learning, as if the source had been learned.
     fn peek(&mut self, src: (VlanId, MacAddr), dst: (VlanId, MacAddr)) -> Option<PortNo> {
-        let bridge = self.bridge;
+        let (bridge, in_port) = (self.bridge, self.in_port);
         let fdb = bridge.fdb();
-        let learns = fdb.may_learn(src, self.in_port);
-        let found = if learns && src == dst { Some(self.in_port) } else { fdb.peek(dst) };
-        drop(fdb);
-        if learns {
-            let in_port = self.in_port;
+        if fdb.may_learn(src, in_port) && !self.would_learn.contains(&src) {
+            self.would_learn.push(src);
             self.note(|| {
                 format!("learns that {} in VLAN {} is behind port {in_port}", src.1, src.0.0)
             });
         }
+        let found = if self.would_learn.contains(&dst) { Some(in_port) } else { fdb.peek(dst) };
         found.filter(|_| !dst.1.is_multicast())
     }
 

@@ -38,6 +38,8 @@ pub enum InvalidFlow {
         /// The tag's Ethertype.
         tpid: u16,
     },
+    /// More tags are pushed than there is room for.
+    TooManyTags,
     /// `pop_vlan`, and the match does not say that there is a tag.
     NoTag,
     /// There can be no such port.
@@ -74,6 +76,9 @@ pub enum InvalidFlow {
     },
 }
 
+/// How many tags one list may add: with as many in each further lookup there is still room before the packet.
+const MAX_PUSHED: usize = 4;
+
 /// The least that `trunc()` may leave: an Ethernet header.
 #[allow(clippy::cast_possible_truncation, reason = "14")]
 const MIN_TRUNC: u32 = ETH_LEN as u32;
@@ -90,6 +95,7 @@ impl fmt::Display for InvalidFlow {
             Self::TagKind { tpid } => {
                 write!(f, "push_vlan cannot make a tag {tpid:#06x} (only 0x8100 and 0x88a8)")
             }
+            Self::TooManyTags => write!(f, "more than {MAX_PUSHED} tags pushed"),
             Self::NoTag => write!(f, "pop_vlan needs {} in the match", Need::Tag.text()),
             Self::Port { port } => {
                 write!(f, "there can be no port {port} (1 to {} are allowed)", PortNo::MAX)
@@ -139,13 +145,15 @@ pub fn validate(
             .map_err(|needs| InvalidFlow::Match { field: field.name, needs })?;
     }
     let n_tags = [Need::Tag, Need::TwoTags].into_iter().filter(|need| need.holds(m)).count();
-    Checker { m, has_meter }.list(actions, n_tags, 0)
+    Checker { m, has_meter, n_tags }.list(actions, n_tags, 0)
 }
 
 /// What all lists of a flow have in common.
 struct Checker<'a> {
     m: &'a Match,
     has_meter: &'a dyn Fn(u32) -> bool,
+    /// With how many tags the packets come.
+    n_tags: usize,
 }
 
 impl Checker<'_> {
@@ -160,7 +168,12 @@ impl Checker<'_> {
                     return Err(InvalidFlow::Port { port: *port });
                 }
                 Action::Output(_) | Action::Userspace(_) => trunc = None,
-                Action::PushVlan { tpid: ETH_VLAN | ETH_QINQ, .. } => tags += 1,
+                Action::PushVlan { tpid: ETH_VLAN | ETH_QINQ, .. } => {
+                    tags += 1;
+                    if tags > self.n_tags + MAX_PUSHED {
+                        return Err(InvalidFlow::TooManyTags);
+                    }
+                }
                 Action::PushVlan { tpid, .. } => return Err(InvalidFlow::TagKind { tpid: *tpid }),
                 Action::PopVlan => tags = tags.checked_sub(1).ok_or(InvalidFlow::NoTag)?,
                 Action::Set { field, value, mask } => {

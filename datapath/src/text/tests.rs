@@ -297,6 +297,7 @@ fn validation_refuses_what_makes_no_sense_in_that_order() {
     let nested = (0..9).fold(Action::Meter(1), |action, _| clone(&[action]));
     let out = || Action::Output(PortNo(2));
     for (list, says) in [
+        (vec![Action::PushVlan { tpid: 0x8100, tci: 1 }; 5], "more than 4 tags pushed"),
         (vec![Action::Trunc(13), out()], "trunc(13) leaves no Ethernet header (at least 14)"),
         (vec![out(), Action::Trunc(64)], "trunc(64) needs an output"),
         (vec![Action::Trunc(64), Action::Trunc(65), out()], "trunc(64) needs an output"),

@@ -69,6 +69,7 @@ fn all() -> Vec<runner::Test> {
         configuration::no_packet_passes_before_the_rules,
         configuration::a_reload_that_fails_late_changes_nothing,
         control::ovs_appctl_drives_it,
+        control::a_file_of_flows_is_added_whole_or_not_at_all,
         control::xvsctl_shows_everything_in_text_and_json,
         control::garbage_on_the_control_socket,
         control::it_tells_systemd_when_it_is_ready,
@@ -81,20 +82,6 @@ fn all() -> Vec<runner::Test> {
         refusals::a_kernel_without_af_xdp_sockets,
         refusals::too_little_locked_memory_or_a_missing_capability,
         refusals::xvsctl_says_why_it_has_no_answer,
-        actions::every_action_and_field_has_a_row,
-        actions::every_action_does_what_it_says,
-        actions::every_field_is_rewritten_with_its_checksums,
-        actions::rules_measure_cut_and_queue,
-        actions::what_cannot_work_is_refused,
-        fields::every_member_of_a_match_hits_and_misses,
-        fields::rules_see_the_second_tag_once_the_first_is_stripped,
-        flows::one_flow_for_a_hundred_thousand_source_ports,
-        flows::a_steady_flow_hits_the_table,
-        flows::the_signature_cache_is_used_when_enabled,
-        limits::rules_in_a_circle_are_bounded_and_told_of_once,
-        limits::a_moving_host_is_found_with_its_first_packet,
-        trace::a_trace_is_the_flow_that_the_packet_installs,
-        trace::a_packet_is_traced_from_text_hex_and_capture,
         wire::broken_frames_are_counted_once_each,
         wire::fragments_pass,
         wire::a_daemon_that_leaks_one_frame_is_found_out,
@@ -116,10 +103,33 @@ fn all() -> Vec<runner::Test> {
         queues::two_threads_share_a_single_queue,
         queues::each_thread_sends_on_a_queue_of_its_own,
         queues::four_receive_queues_over_two_threads,
+        queues::busy_queues_are_parted_on_request,
         queues::queues_before_the_first_stay_with_the_host,
     ];
-    let tests = in_machine().into_iter().chain(plain).chain(queues).chain(large());
+    let tests =
+        in_machine().into_iter().chain(plain).chain(flow_table()).chain(queues).chain(large());
     tests.chain([cases::TEST]).chain(timing()).collect()
+}
+
+/// Flows: what they match and do, and how they are kept and told of.
+fn flow_table() -> Vec<runner::Test> {
+    tests![Plain:
+        actions::every_action_and_field_has_a_row,
+        actions::every_action_does_what_it_says,
+        actions::every_field_is_rewritten_with_its_checksums,
+        actions::rules_measure_cut_and_queue,
+        actions::what_cannot_work_is_refused,
+        fields::every_member_of_a_match_hits_and_misses,
+        fields::rules_see_the_second_tag_once_the_first_is_stripped,
+        flows::one_flow_for_a_hundred_thousand_source_ports,
+        flows::a_steady_flow_hits_the_table,
+        flows::the_signature_cache_is_used_when_enabled,
+        limits::rules_in_a_circle_are_bounded_and_told_of_once,
+        limits::a_moving_host_is_found_with_its_first_packet,
+        trace::a_trace_is_the_flow_that_the_packet_installs,
+        trace::a_packet_is_traced_from_text_hex_and_capture,
+    ]
+    .to_vec()
 }
 
 /// Packets larger than a frame.

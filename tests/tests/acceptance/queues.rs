@@ -216,6 +216,40 @@ pub(crate) fn four_receive_queues_over_two_threads() -> Result<()> {
     })
 }
 
+/// Two busy queues of one thread are parted on request, and packets go on.
+pub(crate) fn busy_queues_are_parted_on_request() -> Result<()> {
+    on(Rig::multi_queue, |rig| {
+        let mut setup = Setup::new(rig).pmd(TWO_THREADS).each_port("n-rxq = 4");
+        setup.umem = "frames = 32768".to_owned();
+        let daemon = Daemon::start(rig, &setup)?;
+        rig.wait_forwarding(Duration::from_secs(5))?;
+        let core = |queue: usize| -> Result<Option<u64>> {
+            Ok(places(&daemon.port("v1")?).get(queue).and_then(|(_, rx, _)| *rx))
+        };
+        let other = (1..4).find(|&queue| core(queue).ok() == core(0).ok());
+        let other =
+            other.ok_or_else(|| xvs_tests::Error::Check("no two queues together".to_owned()))?;
+        for queue in [0, other] {
+            steer(&rig.c1, u8::try_from(queue).unwrap_or(0))?;
+            let flow = Flow { to: format!("{C2}:7000"), size: 64, rate_pps: 40_000, count: 80_000 };
+            ns::join(flow.start(&rig.c1)?)?;
+        }
+        let moved = daemon.appctl(&["dpif-netdev/pmd-rxq-rebalance"])?;
+        check!(moved.contains("port v1 queue"), "nothing moved: {moved}");
+        check!(core(0)? != core(other)?, "still on one thread: {moved}");
+        let shown = daemon.appctl(&["dpif-netdev/pmd-rxq-show"])?;
+        check!(shown.matches("port: v1").count() == 4, "{shown}");
+        for queue in 0..4 {
+            steer(&rig.c1, queue)?;
+            rig.wait_forwarding(Duration::from_secs(2))?;
+        }
+        check!(daemon.appctl(&["dpif-netdev/pmd-rxq-rebalance"])?.is_empty(), "it moves again");
+        traffic_both_ways(rig)?;
+        daemon.balanced()?;
+        daemon.stop()
+    })
+}
+
 /// Queues 2 and 3 are taken; what comes by 0 and 1 goes on to the host.
 pub(crate) fn queues_before_the_first_stay_with_the_host() -> Result<()> {
     on(Rig::multi_queue, |rig| {

@@ -8,6 +8,7 @@ mod memory_show;
 mod set_options;
 mod version;
 mod vlog_list;
+mod vlog_reopen;
 mod vlog_set;
 
 use crate::ctl::command::Command;
@@ -21,5 +22,6 @@ pub(super) const ALL: &[&Command] = &[
     &set_options::COMMAND,
     &version::COMMAND,
     &vlog_list::COMMAND,
+    &vlog_reopen::COMMAND,
     &vlog_set::COMMAND,
 ];

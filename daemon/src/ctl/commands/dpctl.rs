@@ -1,6 +1,7 @@
 //! Commands of the datapath, as Open vSwitch's dpctl has them.
 
 mod add_flow;
+mod add_flows;
 mod add_if;
 mod del_flow;
 mod del_flows;
@@ -10,12 +11,14 @@ mod dump_flows;
 mod flow;
 mod get_flow;
 mod mod_flow;
+mod set_if;
 mod show;
 
 use crate::ctl::command::Command;
 
 pub(super) const ALL: &[&Command] = &[
     &add_flow::COMMAND,
+    &add_flows::COMMAND,
     &add_if::COMMAND,
     &del_flow::COMMAND,
     &del_flows::COMMAND,
@@ -24,5 +27,6 @@ pub(super) const ALL: &[&Command] = &[
     &dump_flows::COMMAND,
     &get_flow::COMMAND,
     &mod_flow::COMMAND,
+    &set_if::COMMAND,
     &show::COMMAND,
 ];

@@ -1,7 +1,9 @@
 //! Commands of the PMD threads, named as those of Open vSwitch's userspace datapath.
 
 mod pmd_perf_show;
+mod pmd_rxq_rebalance;
 mod pmd_rxq_show;
+mod pmd_sleep_show;
 mod pmd_stats_clear;
 mod pmd_stats_show;
 
@@ -11,7 +13,9 @@ use crate::ctl::{CtlError, PmdStats};
 
 pub(super) const ALL: &[&Command] = &[
     &pmd_perf_show::COMMAND,
+    &pmd_rxq_rebalance::COMMAND,
     &pmd_rxq_show::COMMAND,
+    &pmd_sleep_show::COMMAND,
     &pmd_stats_clear::COMMAND,
     &pmd_stats_show::COMMAND,
 ];

@@ -3,6 +3,19 @@
 use serde::Serialize;
 use xvs_datapath::{Action, Match};
 
+/// A receive queue that another thread polls now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RxqMove {
+    /// The port.
+    pub port: String,
+    /// The queue of the device.
+    pub queue: u32,
+    /// The core of the thread that polled it.
+    pub from: u32,
+    /// The core of the one that does.
+    pub to: u32,
+}
+
 /// Where a PMD thread would find the flow of a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PmdProbe {

@@ -7,6 +7,7 @@ use xvs_datapath::Match;
 use xvs_datapath::text::{NumbersOnly, PortNames};
 
 use super::flow::{self, Flow, Ports};
+use crate::ctl::CtlError;
 use crate::ctl::command::{Command, Context, Outcome};
 use crate::ctl::commands::args::Args;
 use crate::ctl::reply::Text;
@@ -14,8 +15,8 @@ use crate::ctl::reply::Text;
 pub(super) const COMMAND: Command = Command {
     name: "dpctl/dump-flows",
     usage: "[-m] [--names | --no-names] [dp] [filter=flow] [pmd=core]",
-    about: "Show the cached flows; -m with identifiers; a filter leaves those that share packets \
-            with it.",
+    about: "Show the cached flows; -m with identifiers; a filter, written as a flow or as the match of a rule, \
+            leaves those that share packets with it.",
     min_args: 0,
     max_args: 5,
     run,
@@ -49,7 +50,7 @@ fn run(context: &mut Context<'_>, args: &[String]) -> Outcome {
     let names = args.has("--names") || more && !args.has("--no-names");
     let ports = Ports::of(context)?;
     let filter = args.take_assigned("filter");
-    let filter = filter.map(|text| flow::parse_filter(&ports, text)).transpose()?;
+    let filter = filter.map(|text| read_filter(context, &ports, text)).transpose()?;
     let ([], pmd) = flow::words(&COMMAND, args)?;
     let shown: &dyn PortNames = if names { &ports } else { &NumbersOnly };
     let pmds = context.control.flows(pmd)?.into_iter().map(|pmd| {
@@ -58,6 +59,14 @@ fn run(context: &mut Context<'_>, args: &[String]) -> Outcome {
         Pmd { core: pmd.core, flows: flows.map(|flow| Flow::new(flow, shown, more)).collect() }
     });
     Ok(Box::new(Dump { pmds: pmds.collect() }))
+}
+
+/// A filter in the syntax of flows, or in that of rules, as Open vSwitch has it.
+fn read_filter(context: &mut Context<'_>, ports: &Ports, text: &str) -> Result<Match, CtlError> {
+    match context.control.bridges().first() {
+        Some(bridge) if !text.contains('(') => context.control.match_of_rule(bridge, text),
+        Some(_) | None => flow::parse_filter(ports, text),
+    }
 }
 
 /// True when there can be a packet that both match.

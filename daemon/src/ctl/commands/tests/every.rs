@@ -14,6 +14,8 @@ fn every_command_has_both_forms() {
     let mac = "02:00:00:00:00:09";
     let args: BTreeMap<&str, Vec<&str>> = BTreeMap::from([
         ("dpctl/add-flow", vec![FLOW, "2"]),
+        ("dpctl/add-flows", vec!["/dev/null"]),
+        ("dpctl/set-if", vec!["xvs-netdev", "v1,n-rxq=1"]),
         ("dpctl/add-if", vec!["xvs-netdev", "v8"]),
         ("dpctl/del-flow", vec![FLOW]),
         ("dpctl/del-if", vec!["xvs-netdev", "v8"]),

@@ -1,0 +1,89 @@
+//! `dpctl/add-flows`: adds the flows of a file, all or none.
+
+use super::flow;
+use crate::ctl::command::{Command, Context, Outcome};
+use crate::ctl::commands::args::Args;
+use crate::ctl::reply::Done;
+use crate::ctl::{CtlError, FlowSpec};
+
+pub(super) const COMMAND: Command = Command {
+    name: "dpctl/add-flows",
+    usage: "[dp] file [pmd=core]",
+    about: "Add the flows of a file, all or none: on each line a flow and its actions, or a line of dpctl/dump-flows; \
+            # begins a comment. The daemon reads the file.",
+    min_args: 1,
+    max_args: 3,
+    run,
+};
+
+/// The largest file.
+const MAX_BYTES: u64 = 64 << 20;
+
+fn run(context: &mut Context<'_>, args: &[String]) -> Outcome {
+    let ([file], pmd) = flow::words(&COMMAND, Args::parse(args, &[], &[])?)?;
+    let bad = |why: String| CtlError::Refused(format!("{file}: {why}"));
+    let size = std::fs::metadata(file).map_err(|error| bad(error.to_string()))?.len();
+    if size > MAX_BYTES {
+        return Err(bad(format!("{size} bytes (at most {MAX_BYTES} are read)")));
+    }
+    let text = std::fs::read_to_string(file).map_err(|error| bad(error.to_string()))?;
+    let mut specs: Vec<(usize, FlowSpec)> = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if line.is_empty() || line.starts_with("flow-dump from ") {
+            continue;
+        }
+        let at = |error: CtlError| bad(format!("line {}: {error}", number + 1));
+        let (rule, actions) = split(line).ok_or_else(|| {
+            bad(format!("line {}: no actions (want a flow, a blank, and actions)", number + 1))
+        })?;
+        specs.push((number + 1, flow::parse(context, rule, Some(actions), pmd).map_err(at)?));
+    }
+    for (done, (number, spec)) in specs.iter().enumerate() {
+        if let Err(error) = context.control.add_flow(spec) {
+            for (_, added) in specs.iter().take(done) {
+                context.control.del_flow(added)?;
+            }
+            return Err(bad(format!("line {number}: {error}; no flow was added")));
+        }
+    }
+    Ok(Box::new(Done {}))
+}
+
+/// A flow and its actions: apart by a blank, or as dumped with statistics between them.
+fn split(line: &str) -> Option<(&str, &str)> {
+    let line = line.strip_prefix("add ").unwrap_or(line).trim();
+    if let Some((before, actions)) = line.split_once("actions:") {
+        let end = before.find(", packets:").unwrap_or(before.len());
+        return Some((before.get(..end)?.trim_end_matches([',', ' ']), actions.trim()));
+    }
+    // Blanks within parentheses, or after a comma, are the flow's.
+    let mut depth = 0_i32;
+    let at = line.char_indices().find(|&(at, c)| {
+        depth += i32::from(c == '(') - i32::from(c == ')');
+        depth == 0 && c.is_whitespace() && !line.get(..at).unwrap_or_default().ends_with(',')
+    });
+    let (at, _) = at?;
+    Some((line.get(..at)?, line.get(at..)?.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tells_a_flow_from_its_actions() {
+        let flow = "in_port(1),eth( src=02:00:00:00:00:01 ),eth_type(0x0806)";
+        for line in [
+            format!("{flow} 2,3"),
+            format!("add {flow}\t2,3"),
+            format!("{flow}, packets:0, bytes:0, used:never, actions:2,3"),
+            format!("{flow}, actions:2,3"),
+            format!("{flow} actions:2,3"),
+        ] {
+            assert_eq!(split(&line), Some((flow, "2,3")), "{line}");
+        }
+        assert_eq!(split("in_port(1), eth() drop"), Some(("in_port(1), eth()", "drop")));
+        assert_eq!(split("in_port(1)"), None);
+    }
+}
