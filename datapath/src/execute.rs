@@ -47,6 +47,9 @@ pub(crate) struct Passage {
     pub(crate) recirc_id: u32,
     /// The last `hash()`.
     pub(crate) dp_hash: u32,
+    /// As actions set them; no packet brings any with it, and none leaves with it.
+    pub(crate) mark: u32,
+    pub(crate) priority: u32,
     /// How often it was looked up before.
     depth: u8,
 }
@@ -57,6 +60,18 @@ impl Passage {
 
     fn next(self, recirc_id: u32) -> Self {
         Self { recirc_id, depth: self.depth.saturating_add(1), ..self }
+    }
+
+    /// Rewrites what is noted of a packet and lies in none of its headers; false for other fields.
+    fn set(&mut self, field: &Field, value: u128, mask: u128) -> bool {
+        let noted = match field.name {
+            "skb_mark" => &mut self.mark,
+            "skb_priority" => &mut self.priority,
+            _ => return false,
+        };
+        let bits = |bits: u128| u32::try_from(bits).unwrap_or(0);
+        *noted = *noted & !bits(mask) | bits(value & mask);
+        true
     }
 
     /// True when it was looked up too often.
@@ -185,6 +200,9 @@ impl<'a> List<'a> {
             Action::PopVlan => {
                 self.use_copy(packet, sink);
                 return pop_vlan(packet);
+            }
+            Action::Set { field, value, mask } if self.passage.set(field, *value, *mask) => {
+                return Ok(());
             }
             Action::Set { field, value, mask } => {
                 self.use_copy(packet, sink);

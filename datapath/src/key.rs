@@ -118,11 +118,11 @@ fields! {
     ARP_THA arp_tha: 11 @ 0, 48, Mac;
     /// The hash that an action computed before the packet came round again.
     DP_HASH dp_hash: 12 @ 0, 32, Hex;
-    /// A mark that travels with the packet; 0 unless an action sets it.
+    /// A mark that stays with the packet from one lookup to the next; 0 unless an action sets it.
     SKB_MARK skb_mark: 12 @ 32, 32, Hex;
     /// Target of neighbour discovery.
     ND_TARGET nd_target: 13 @ 0, 128, Ipv6;
-    /// Output priority; 0 unless an action sets it.
+    /// A priority that stays with the packet as the mark does; it changes nothing at the output.
     SKB_PRIORITY skb_priority: 15 @ 0, 32, Hex;
     /// Mark of the connection; 0 as connections are not tracked.
     CT_MARK ct_mark: 15 @ 32, 32, Hex;

@@ -298,6 +298,8 @@ impl Datapath {
             Ok(mut key) => {
                 key.set(&Field::RECIRC_ID, passage.recirc_id.into());
                 key.set(&Field::DP_HASH, passage.dp_hash.into());
+                key.set(&Field::SKB_MARK, passage.mark.into());
+                key.set(&Field::SKB_PRIORITY, passage.priority.into());
                 let (flow, visited) = self.table.lookup(&key);
                 self.stats.masked_lookups.add(visited);
                 self.stats.megaflow_hits.add(u64::from(flow.is_some()));

@@ -371,6 +371,8 @@ fn every_field_has_a_place_or_is_refused() {
         "arp_tha",
         "nd_target",
         "ip_proto",
+        "skb_mark",
+        "skb_priority",
     ];
     let mac = (MAC, A4);
     let packets = [

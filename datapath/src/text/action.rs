@@ -279,6 +279,14 @@ fn set(
     }
     scan.expect('(', "\"(\"")?;
     let (before, mut seen) = (actions.len(), Vec::new());
+    if let Some(member) = group.bare() {
+        let (value, mask) = value::parse(scan, member, ports)?;
+        if mask != 0 {
+            actions.push(Action::Set { field: member.field, value: value & mask, mask });
+        }
+        scan.expect(')', "\")\"")?;
+        return set_end(scan, actions.len() > before);
+    }
     scan.list(|scan| {
         let name = scan.here();
         let member = named(scan, group, &mut seen)?;
@@ -299,8 +307,10 @@ fn set(
         }
         Ok(())
     })?;
-    if actions.len() == before {
-        return scan.here().want("a member to set");
-    }
-    scan.expect(')', "\")\"")
+    set_end(scan, actions.len() > before)
+}
+
+/// The end of `set(…)`, which has to set something.
+fn set_end(scan: &mut Scanner<'_>, something: bool) -> Result<(), ParseError> {
+    if something { scan.expect(')', "\")\"") } else { scan.here().want("a member to set") }
 }

@@ -95,8 +95,8 @@ const fn group(name: &'static str, need: Need, members: &'static [Member]) -> Gr
 
 /// In the order in which they are printed; tags are printed before the Ethertype.
 pub(super) static GROUPS: &[Group] = &[
-    group("skb_priority", Need::Nothing, &[ro("", &Field::SKB_PRIORITY)]),
-    group("skb_mark", Need::Nothing, &[ro("", &Field::SKB_MARK)]),
+    group("skb_priority", Need::Nothing, &[rw("", &Field::SKB_PRIORITY)]),
+    group("skb_mark", Need::Nothing, &[rw("", &Field::SKB_MARK)]),
     group("ct_state", Need::Nothing, &[ro("", &Field::CT_STATE)]),
     group("ct_zone", Need::Nothing, &[ro("", &Field::CT_ZONE)]),
     group("ct_mark", Need::Nothing, &[ro("", &Field::CT_MARK)]),

@@ -208,7 +208,7 @@ fn errors_in_actions_name_the_word() {
         ("set(in_port(1))", "in_port", "cannot be rewritten"),
         ("set(eth())", ")", "want a member"),
         ("set(eth(dst=1))", "1", "Ethernet address"),
-        ("set(foo(dst=1))", "foo", "syntax error at foo: want eth, vlan, ipv4, ipv6, arp, tcp,"),
+        ("set(foo(dst=1))", "foo", "syntax error at foo: want skb_priority, skb_mark, eth,"),
         ("set(tcp(dst=80)", "", "want \")\""),
         ("push_vlan(vid=5/0xf)", "5", "without mask"),
         ("push_vlan(vid=5000)", "5000", "at most 4095"),

@@ -82,6 +82,7 @@ fn all() -> Vec<runner::Test> {
         refusals::a_kernel_without_af_xdp_sockets,
         refusals::too_little_locked_memory_or_a_missing_capability,
         refusals::xvsctl_says_why_it_has_no_answer,
+        wire::headers_cut_or_changed_at_every_byte_are_counted_once,
         wire::broken_frames_are_counted_once_each,
         wire::fragments_pass,
         wire::a_daemon_that_leaks_one_frame_is_found_out,
