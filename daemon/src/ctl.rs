@@ -21,13 +21,13 @@ pub use coverage::{Coverage, Event};
 pub use error::CtlError;
 pub use info::{
     BridgeInfo, ConfigView, ControllerInfo, Decisions, Drops, FdbEntry, FdbStats, Feature,
-    FlowInfo, FrameLedger, Kicks, Ledger, Level, LogLevel, NoLevel, PacketLedger, PmdFlows,
-    PmdProbe, PmdProgress, PmdRxqs, PmdStats, PortInfo, PortState, QueueInfo, RuleInfo, RxqInfo,
-    RxqMove, Setting, Status, Traffic, Upcall, XskCounters,
+    FlowInfo, FrameLedger, Kicks, Ledger, Level, LogLevel, NoLevel, PacketLedger, PmdProbe,
+    PmdProgress, PmdRxqs, PmdStats, PortInfo, PortState, QueueInfo, RuleInfo, RxqInfo, RxqMove,
+    Setting, Status, Traffic, Upcall, XskCounters,
 };
 pub use protocol::{
     BadRequest, Format, Problem, REQUEST_SIZE, Request, RequestReader, encode, encode_error,
 };
-pub use reply::{Changes, Done, Message, Reply, Text};
+pub use reply::{Changes, Done, MAX_REPLY, Message, Reply, Text, Written};
 pub use server::{CtlServer, MAX_CLIENTS};
-pub use switchd::{Control, FlowSpec, PortSpec, RuleMatch};
+pub use switchd::{Control, FlowSpec, PortSpec, RuleMatch, VisitFlow};

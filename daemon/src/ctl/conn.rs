@@ -14,9 +14,6 @@ use super::protocol::{self, BadRequest, Format, Request, RequestReader};
 /// A client with an unsent reply that reads nothing for so long is disconnected.
 pub(super) const STUCK_AFTER: Duration = Duration::from_secs(10);
 
-/// Longest reply, bytes; a longer one is refused.
-pub(super) const REPLY_SIZE: usize = 64 << 20;
-
 /// Bytes read from one client at a time, so that none keeps the others waiting.
 const READ_SIZE: usize = 16 << 10;
 

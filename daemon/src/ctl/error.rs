@@ -44,6 +44,13 @@ pub enum CtlError {
         /// Its name.
         name: String,
     },
+    /// No PMD thread runs on that core.
+    NoThread {
+        /// The core.
+        core: u32,
+        /// The cores on which there is one.
+        cores: Vec<u32>,
+    },
     /// There is one already.
     Exists {
         /// Its kind, as `port`.
@@ -102,6 +109,11 @@ impl fmt::Display for CtlError {
                 write!(f, "bad {what} \"{text}\" (want {want})")
             }
             Self::NotFound { kind, name } => write!(f, "no {kind} named {name}"),
+            Self::NoThread { core, cores } => {
+                let cores: Vec<_> = cores.iter().map(u32::to_string).collect();
+                let there = if cores.is_empty() { "none".to_owned() } else { cores.join(", ") };
+                write!(f, "no PMD thread on core {core} (there are: {there})")
+            }
             Self::Exists { kind, name } => write!(
                 f,
                 "there is already a {kind} named {name}: delete it first, or take another name"

@@ -6,7 +6,7 @@
 
 use core::fmt;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer as _};
 use serde_json::Value;
 
 use super::{CtlError, Reply};
@@ -178,28 +178,44 @@ struct Message<'a, T> {
     error: Option<&'a str>,
 }
 
-/// Encodes what a command returned.
+/// Encodes what a command returned. A reply may have many megabytes: there is no second copy of it meanwhile.
 #[must_use]
 pub fn encode(id: &Value, outcome: &Result<Box<dyn Reply>, CtlError>, format: Format) -> Vec<u8> {
     let reply = match outcome {
         Ok(reply) => reply,
         Err(error) => return encode_error(id, &error.to_string()),
     };
-    let encoded = match format {
-        Format::Text => {
-            let mut text = String::new();
-            match reply.text(&mut text) {
-                Ok(()) => serde_json::to_vec(&Message { id, result: text, error: None }),
-                Err(fmt::Error) => return encode_error(id, "the reply cannot be written as text"),
-            }
-        }
-        Format::Json => {
-            reply.json().and_then(|result| serde_json::to_vec(&Message { id, result, error: None }))
-        }
-    };
-    match encoded {
-        Ok(bytes) => bytes,
+    let mut bytes = Vec::new();
+    match write(&mut bytes, id, &**reply, format) {
+        Ok(()) => bytes,
         Err(error) => encode_error(id, &format!("the reply cannot be encoded: {error}")),
+    }
+}
+
+/// Writes a [`Message`] with the reply as its result.
+fn write(
+    out: &mut Vec<u8>,
+    id: &Value,
+    reply: &dyn Reply,
+    format: Format,
+) -> serde_json::Result<()> {
+    out.extend_from_slice(br#"{"id":"#);
+    serde_json::to_writer(&mut *out, id)?;
+    out.extend_from_slice(br#","result":"#);
+    match format {
+        Format::Text => serde_json::Serializer::new(&mut *out).collect_str(&AsText(reply))?,
+        Format::Json => reply.json(out)?,
+    }
+    out.extend_from_slice(br#","error":null}"#);
+    Ok(())
+}
+
+/// A reply's text, not yet written. A text fails where what it is written to does, and a vector does not.
+struct AsText<'a>(&'a dyn Reply);
+
+impl fmt::Display for AsText<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.text(f)
     }
 }
 

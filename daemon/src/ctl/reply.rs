@@ -3,7 +3,9 @@
 use core::fmt;
 
 use serde::Serialize;
-use serde_json::Value;
+
+/// Longest reply, bytes; a longer one is refused. 200,000 flows have half of it.
+pub const MAX_REPLY: usize = 128 << 20;
 
 /// The text form of a reply, as Open vSwitch prints it where there is such a command.
 pub trait Text {
@@ -22,11 +24,11 @@ pub trait Reply {
     /// Those of `out`.
     fn text(&self, out: &mut dyn fmt::Write) -> fmt::Result;
 
-    /// For JSON mode.
+    /// For JSON mode: writes one value.
     ///
     /// # Errors
     /// When the value has no JSON form, as a map whose keys are not strings.
-    fn json(&self) -> serde_json::Result<Value>;
+    fn json(&self, out: &mut Vec<u8>) -> serde_json::Result<()>;
 }
 
 impl<T: Text + Serialize> Reply for T {
@@ -34,8 +36,23 @@ impl<T: Text + Serialize> Reply for T {
         Text::text(self, out)
     }
 
-    fn json(&self) -> serde_json::Result<Value> {
-        serde_json::to_value(self)
+    fn json(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
+        serde_json::to_writer(out, self)
+    }
+}
+
+/// A reply of many megabytes, which is written once only: it is in the form that the connection wants.
+#[derive(Clone, Debug)]
+pub struct Written(pub String);
+
+impl Reply for Written {
+    fn text(&self, out: &mut dyn fmt::Write) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+
+    fn json(&self, out: &mut Vec<u8>) -> serde_json::Result<()> {
+        out.extend_from_slice(self.0.as_bytes());
+        Ok(())
     }
 }
 

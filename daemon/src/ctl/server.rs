@@ -13,16 +13,16 @@ use mio::{Interest, Registry, Token};
 use slog::{Logger, warn};
 
 use super::command::{self, Context};
-use super::conn::{Conn, REPLY_SIZE, Turn};
+use super::conn::{Conn, Turn};
 use super::coverage::Coverage;
 use super::protocol::{self, Request};
-use super::{Control, CtlError};
+use super::{Control, CtlError, MAX_REPLY};
 
 /// Most clients at a time.
 pub const MAX_CLIENTS: usize = 256;
 
 /// Bytes of replies that wait for slow readers, over all clients; a reply beyond it is refused.
-const TOTAL_UNSENT: usize = 2 * REPLY_SIZE;
+const TOTAL_UNSENT: usize = MAX_REPLY;
 
 /// Requests per call, so that the main loop gets to its other duties.
 const TURNS: usize = 64;
@@ -156,7 +156,7 @@ impl CtlServer {
             Turn::Wait => {}
             Turn::Close => self.close(place),
             Turn::Run(request) => {
-                let limit = REPLY_SIZE.min(TOTAL_UNSENT.saturating_sub(elsewhere));
+                let limit = TOTAL_UNSENT.saturating_sub(elsewhere);
                 let reply = answer(&request, conn, &self.coverage, control);
                 let reply = bounded(&request, reply, limit);
                 conn.reply(reply, now);

@@ -9,7 +9,7 @@ use std::path::Path;
 use xvs_datapath::{Action, FlowKey, MacAddr, Match, MeterConfig, MeterRow, Trace, VlanId};
 
 use super::{
-    ConfigView, CtlError, Decisions, FdbEntry, FdbStats, Ledger, Level, LogLevel, PmdFlows,
+    ConfigView, CtlError, Decisions, FdbEntry, FdbStats, FlowInfo, Ledger, Level, LogLevel,
     PmdProbe, PmdRxqs, PmdStats, PortInfo, RuleInfo, RxqMove, Status, Upcall,
 };
 
@@ -32,6 +32,9 @@ pub struct FlowSpec {
     /// The PMD thread by core, or all.
     pub pmd: Option<u32>,
 }
+
+/// Is shown a flow and the core of its thread.
+pub type VisitFlow<'a> = &'a mut dyn FnMut(u32, FlowInfo) -> Result<(), CtlError>;
 
 /// Which rules of a bridge are meant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -66,11 +69,17 @@ pub trait Control {
     /// The names of the bridges, in configuration order.
     fn bridges(&mut self) -> Vec<String>;
 
-    /// The cached flows of each PMD thread, or of one; empty when there is no such thread.
-    fn flows(&mut self, pmd: Option<u32>) -> Result<Vec<PmdFlows>, CtlError>;
+    /// Shows the cached flows of each PMD thread, or of one, with the core of the thread, in no order. They are
+    /// taken from the thread in slices, between which packets pass; whatever comes or goes meanwhile may be
+    /// missed. A refusal of `visit` ends it.
+    fn visit_flows(&mut self, pmd: Option<u32>, visit: VisitFlow<'_>) -> Result<(), CtlError>;
 
-    /// Adds a flow; `Datapath { "updating flow table", "File exists" }` when there is one with that key.
-    fn add_flow(&mut self, flow: &FlowSpec) -> Result<(), CtlError>;
+    /// The flow with that identifier, as the first of the threads that are meant has it.
+    fn flow(&mut self, ufid: u128, pmd: Option<u32>) -> Result<Option<FlowInfo>, CtlError>;
+
+    /// Adds flows, all or none; `Datapath { "updating flow table", "File exists" }` when there is one with that
+    /// key. On refusal says which of them was refused.
+    fn add_flows(&mut self, flows: &[FlowSpec]) -> Result<(), (usize, CtlError)>;
 
     /// Replaces the actions of a flow and clears its counters if `clear`. Without such a flow: adds it
     /// if `create`, else `Datapath { "updating flow table", "No such file or directory" }`.
@@ -81,6 +90,9 @@ pub trait Control {
 
     /// Removes the flow with that identifier from all threads.
     fn del_flow_by_ufid(&mut self, ufid: u128) -> Result<(), CtlError>;
+
+    /// Removes the flows with these identifiers from the thread of a core; returns how many there were.
+    fn del_flows(&mut self, core: u32, ufids: &[u128]) -> Result<u64, CtlError>;
 
     /// Removes all flows; returns how many.
     fn flush_flows(&mut self) -> Result<u64, CtlError>;

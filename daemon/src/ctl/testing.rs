@@ -54,7 +54,7 @@ pub(crate) fn switch() -> MemorySwitch {
 
 /// Runs a command and returns its text, or the refusal.
 pub(crate) fn text(switch: &mut MemorySwitch, words: &[&str]) -> Result<String, String> {
-    let reply = run(switch, words)?;
+    let reply = run(switch, words, Format::Text)?;
     let mut text = String::new();
     reply.text(&mut text).unwrap();
     Ok(text)
@@ -62,15 +62,21 @@ pub(crate) fn text(switch: &mut MemorySwitch, words: &[&str]) -> Result<String, 
 
 /// Runs a command and returns its JSON, or the refusal.
 pub(crate) fn json(switch: &mut MemorySwitch, words: &[&str]) -> Result<Value, String> {
-    Ok(run(switch, words)?.json().unwrap())
+    let mut json = Vec::new();
+    run(switch, words, Format::Json)?.json(&mut json).unwrap();
+    Ok(serde_json::from_slice(&json).unwrap())
 }
 
-fn run(switch: &mut MemorySwitch, words: &[&str]) -> Result<Box<dyn Reply>, String> {
+fn run(
+    switch: &mut MemorySwitch,
+    words: &[&str],
+    mut format: Format,
+) -> Result<Box<dyn Reply>, String> {
     let (method, params) = words.split_first().unwrap();
     let params = params.iter().map(|&word| word.into()).collect();
     let request = Request { id: 0.into(), method: (*method).to_owned(), params };
     let mut context =
-        Context { control: switch, format: &mut Format::default(), coverage: &Coverage::default() };
+        Context { control: switch, format: &mut format, coverage: &Coverage::default() };
     execute(&mut context, &request).map_err(|error| error.to_string())
 }
 
@@ -80,7 +86,15 @@ impl MemorySwitch {
         if bridge == "br0" { Ok(()) } else { Err(CtlError::NotFound { kind: "bridge", name }) }
     }
 
-    fn flow(&mut self, ufid: u128) -> Result<usize, CtlError> {
+    /// There is one thread, on core 0.
+    fn check_core(pmd: Option<u32>) -> Result<(), CtlError> {
+        match pmd {
+            None | Some(0) => Ok(()),
+            Some(core) => Err(CtlError::NoThread { core, cores: vec![0] }),
+        }
+    }
+
+    fn place(&self, ufid: u128) -> Result<usize, CtlError> {
         let found = self.flows.iter().position(|flow| flow.ufid == ufid);
         found.ok_or_else(|| refused("No such file or directory"))
     }
@@ -144,24 +158,33 @@ impl Control for MemorySwitch {
         vec!["br0".to_owned()]
     }
 
-    fn flows(&mut self, pmd: Option<u32>) -> Result<Vec<PmdFlows>, CtlError> {
-        let all = PmdFlows { core: 0, flows: self.flows.clone() };
-        Ok(if pmd.is_none_or(|core| core == 0) { vec![all] } else { Vec::new() })
+    fn visit_flows(&mut self, pmd: Option<u32>, visit: VisitFlow<'_>) -> Result<(), CtlError> {
+        Self::check_core(pmd)?;
+        self.flows.iter().try_for_each(|flow| visit(0, flow.clone()))
     }
 
-    fn add_flow(&mut self, flow: &FlowSpec) -> Result<(), CtlError> {
-        let FlowSpec { rule, actions, .. } = flow.clone();
-        let ufid = Ufid::of(&rule).0;
-        if self.flow(ufid).is_ok() {
-            return Err(refused("File exists"));
+    fn flow(&mut self, ufid: u128, pmd: Option<u32>) -> Result<Option<FlowInfo>, CtlError> {
+        Self::check_core(pmd)?;
+        Ok(self.place(ufid).ok().map(|at| self.flows[at].clone()))
+    }
+
+    fn add_flows(&mut self, flows: &[FlowSpec]) -> Result<(), (usize, CtlError)> {
+        let before = self.flows.len();
+        for (at, FlowSpec { rule, actions, pmd }) in flows.iter().cloned().enumerate() {
+            Self::check_core(pmd).map_err(|error| (at, error))?;
+            let ufid = Ufid::of(&rule).0;
+            if self.place(ufid).is_ok() {
+                self.flows.truncate(before);
+                return Err((at, refused("File exists")));
+            }
+            let (packets, bytes, used_ms, tcp_flags) = (0, 0, None, 0);
+            self.flows.push(FlowInfo { ufid, rule, actions, packets, bytes, used_ms, tcp_flags });
         }
-        let (packets, bytes, used_ms, tcp_flags) = (0, 0, None, 0);
-        self.flows.push(FlowInfo { ufid, rule, actions, packets, bytes, used_ms, tcp_flags });
         Ok(())
     }
 
     fn mod_flow(&mut self, flow: &FlowSpec, clear: bool, create: bool) -> Result<(), CtlError> {
-        match self.flow(Ufid::of(&flow.rule).0) {
+        match self.place(Ufid::of(&flow.rule).0) {
             Ok(at) => {
                 self.flows[at].actions = flow.actions.clone();
                 if clear {
@@ -169,7 +192,9 @@ impl Control for MemorySwitch {
                 }
                 Ok(())
             }
-            Err(_) if create => self.add_flow(flow),
+            Err(_) if create => {
+                self.add_flows(std::slice::from_ref(flow)).map_err(|(_, error)| error)
+            }
             Err(error) => Err(error),
         }
     }
@@ -179,9 +204,15 @@ impl Control for MemorySwitch {
     }
 
     fn del_flow_by_ufid(&mut self, ufid: u128) -> Result<(), CtlError> {
-        let at = self.flow(ufid)?;
+        let at = self.place(ufid)?;
         self.flows.remove(at);
         Ok(())
+    }
+
+    fn del_flows(&mut self, _core: u32, ufids: &[u128]) -> Result<u64, CtlError> {
+        let before = self.flows.len();
+        self.flows.retain(|flow| !ufids.contains(&flow.ufid));
+        Ok((before - self.flows.len()) as u64)
     }
 
     fn flush_flows(&mut self) -> Result<u64, CtlError> {

@@ -4,51 +4,18 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use xvs_config::{PortSpec as ConfigPortSpec, Topology};
-use xvs_datapath::{
-    DumpCursor, FlowError, FlowKey, FlowSnapshot, MacAddr, Match, MeterConfig, MeterRow, Nanos,
-    Trace, Ufid, VlanId,
-};
+use xvs_datapath::{FlowKey, MacAddr, Match, MeterConfig, MeterRow, Trace, Ufid, VlanId};
 
 use super::meters::refused;
 use super::{Error, Switchd};
 use crate::ctl::{
     ConfigView, Control, CtlError, Decisions, FdbEntry, FdbStats, FlowInfo, FlowSpec, Ledger,
-    Level, LogLevel, PmdFlows, PmdProbe, PmdRxqs, PmdStats, PortInfo, PortSpec, RuleInfo,
-    RuleMatch, RxqMove, Status, Upcall,
+    Level, LogLevel, PmdProbe, PmdRxqs, PmdStats, PortInfo, PortSpec, RuleInfo, RuleMatch, RxqMove,
+    Status, Upcall, VisitFlow,
 };
-
-/// Places of the flow table that one command visits: bounds how long packets wait for a dump.
-const DUMP_PLACES: usize = 512;
 
 /// How long a command waits for all flows to be checked.
 const CHECKED_WITHIN: Duration = Duration::from_secs(2);
-
-fn flow_info(flow: FlowSnapshot, now: Nanos) -> FlowInfo {
-    let used = flow.stats.used;
-    FlowInfo {
-        ufid: flow.ufid.0,
-        rule: flow.rule,
-        actions: flow.actions.to_vec(),
-        packets: flow.stats.packets,
-        bytes: flow.stats.bytes,
-        used_ms: (flow.stats.packets > 0).then(|| now.since(used).0 / 1_000_000),
-        tcp_flags: flow.stats.tcp_flags,
-    }
-}
-
-/// As Open vSwitch words it.
-fn flow_error(error: FlowError) -> CtlError {
-    let why = match error {
-        FlowError::Exists(_) => "File exists",
-        FlowError::Missing(_) => "No such file or directory",
-        FlowError::Full(_) => "No space left on device: raise flow-limit",
-    };
-    CtlError::Datapath { what: "updating flow table".to_owned(), why: why.to_owned() }
-}
-
-fn no_flow() -> CtlError {
-    flow_error(FlowError::Missing(Ufid(0)))
-}
 
 impl Switchd {
     /// Changes the running topology by `edit`; the configuration file is not touched.
@@ -70,25 +37,6 @@ impl Switchd {
         // The command line overrides the file, at start as on reload.
         wanted.general = self.running.general.clone();
         Ok(wanted)
-    }
-
-    /// Runs `f` on the threads that are meant; at least one must exist.
-    fn on_threads<R: Send + 'static>(
-        &self,
-        pmd: Option<u32>,
-        f: impl Fn(&mut crate::pmd::Pmd) -> R + Clone + Send + 'static,
-    ) -> Result<Vec<R>, CtlError> {
-        let meant = self.threads.iter().filter(|t| pmd.is_none_or(|core| core == t.core().0));
-        let mut results = Vec::new();
-        for thread in meant {
-            let f = f.clone();
-            results.push(thread.handle.call(move |pmd| f(pmd)).map_err(Error::Pmd)?);
-        }
-        if results.is_empty() {
-            let name = pmd.map_or_else(String::new, |core| core.to_string());
-            return Err(CtlError::NotFound { kind: "pmd thread on core", name });
-        }
-        Ok(results)
     }
 }
 
@@ -146,51 +94,20 @@ impl Control for Switchd {
         self.running.bridges.iter().map(|bridge| bridge.name.to_string()).collect()
     }
 
-    fn flows(&mut self, pmd: Option<u32>) -> Result<Vec<PmdFlows>, CtlError> {
-        let now = self.clock.now();
-        let mut all = Vec::new();
-        for thread in self.threads.iter().filter(|t| pmd.is_none_or(|core| core == t.core().0)) {
-            let mut flows = Vec::new();
-            let mut next = Some(DumpCursor::default());
-            while let Some(from) = next {
-                let dump = move |pmd: &mut crate::pmd::Pmd| pmd.datapath.dump(from, DUMP_PLACES);
-                let (some, rest) = thread.handle.call(dump).map_err(Error::Pmd)?;
-                flows.extend(some.into_iter().map(|flow| flow_info(flow, now)));
-                next = rest;
-            }
-            all.push(PmdFlows { core: thread.core().0, flows });
-        }
-        Ok(all)
+    fn visit_flows(&mut self, pmd: Option<u32>, visit: VisitFlow<'_>) -> Result<(), CtlError> {
+        self.show_flows(pmd, visit)
     }
 
-    fn add_flow(&mut self, flow: &FlowSpec) -> Result<(), CtlError> {
-        let (rule, actions, now) = (flow.rule, flow.actions.clone(), self.clock.now());
-        let add = move |pmd: &mut crate::pmd::Pmd| {
-            let switch = pmd.switch();
-            pmd.datapath.add(rule, actions.clone().into(), &*switch, now)
-        };
-        let results = self.on_threads(flow.pmd, add)?;
-        // Threads learn of manual flows together, so they agree; if not, the first refusal is told.
-        results.into_iter().try_for_each(|result| result.map(|_| ())).map_err(flow_error)
+    fn flow(&mut self, ufid: u128, pmd: Option<u32>) -> Result<Option<FlowInfo>, CtlError> {
+        self.find_flow(ufid, pmd)
+    }
+
+    fn add_flows(&mut self, flows: &[FlowSpec]) -> Result<(), (usize, CtlError)> {
+        self.add_all_flows(flows)
     }
 
     fn mod_flow(&mut self, flow: &FlowSpec, clear: bool, create: bool) -> Result<(), CtlError> {
-        let (rule, actions, now) = (flow.rule, flow.actions.clone(), self.clock.now());
-        let modify = move |pmd: &mut crate::pmd::Pmd| match pmd.datapath.modify(
-            Ufid::of(&rule),
-            actions.clone().into(),
-            clear,
-        ) {
-            Err(FlowError::Missing(_)) if create => {
-                let switch = pmd.switch();
-                pmd.datapath.add(rule, actions.clone().into(), &*switch, now).map(|_| ())
-            }
-            result => result,
-        };
-        let results = self.on_threads(flow.pmd, modify)?;
-        // A flow of the bridge may be cached by some threads only.
-        let best = results.into_iter().reduce(|a, b| if a.is_ok() { a } else { b });
-        best.unwrap_or(Ok(())).map_err(flow_error)
+        self.change_flow(flow, clear, create)
     }
 
     fn del_flow(&mut self, flow: &FlowSpec) -> Result<(), CtlError> {
@@ -201,20 +118,12 @@ impl Control for Switchd {
         self.del_flow_on(Ufid(ufid), None)
     }
 
+    fn del_flows(&mut self, core: u32, ufids: &[u128]) -> Result<u64, CtlError> {
+        self.del_flows_on(core, ufids)
+    }
+
     fn flush_flows(&mut self) -> Result<u64, CtlError> {
-        let (now, mut n) = (self.clock.now(), 0);
-        for thread in &self.threads {
-            let mut next = Some(DumpCursor::default());
-            n += thread.datapath.flows.get();
-            while let Some(from) = next {
-                let flush = move |pmd: &mut crate::pmd::Pmd| {
-                    let switch = pmd.switch();
-                    pmd.datapath.flush(from, DUMP_PLACES, &*switch, now)
-                };
-                next = thread.handle.call(flush).map_err(Error::Pmd)?;
-            }
-        }
-        Ok(n)
+        self.del_all_flows()
     }
 
     fn wait_for_checks(&mut self) -> Result<(), CtlError> {
@@ -388,17 +297,5 @@ impl Control for Switchd {
 
     fn request_exit(&mut self, _cleanup: bool) {
         self.exit = true;
-    }
-}
-
-impl Switchd {
-    fn del_flow_on(&self, ufid: Ufid, pmd: Option<u32>) -> Result<(), CtlError> {
-        let now = self.clock.now();
-        let del = move |pmd: &mut crate::pmd::Pmd| {
-            let switch = pmd.switch();
-            pmd.datapath.del(ufid, &*switch, now).is_some()
-        };
-        let found = self.on_threads(pmd, del)?.into_iter().any(|found| found);
-        if found { Ok(()) } else { Err(no_flow()) }
     }
 }

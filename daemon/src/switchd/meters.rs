@@ -19,10 +19,11 @@ fn names(action: &Action, id: u32) -> bool {
 impl Switchd {
     /// Removes a meter that no flow or rule names.
     pub(super) fn del_unused_meter(&mut self, id: u32) -> Result<(), CtlError> {
-        let flows = self.flows(None)?;
-        let flows = flows.iter().flat_map(|pmd| &pmd.flows);
-        let users = flows.filter(|flow| flow.actions.iter().any(|action| names(action, id)));
-        let in_flows = users.count();
+        let mut in_flows = 0;
+        self.show_flows(None, &mut |_, flow| {
+            in_flows += usize::from(flow.actions.iter().any(|action| names(action, id)));
+            Ok(())
+        })?;
         let mut in_rules = 0;
         for bridge in self.bridges() {
             let rules = self.switch.rules(&bridge, "", self.clock.now()).map_err(Error::Bridge)?;

@@ -7,6 +7,7 @@ mod apply;
 mod bridges;
 mod control;
 mod error;
+mod flows;
 mod ledger;
 mod links;
 mod meters;

@@ -81,6 +81,8 @@ const COMMANDS: &[(&[&str], &[&str])] = &[
     (&["dpctl/del-flow", "in_port(1),eth(),eth_type(0x0806)"], &[]),
     (&["dpctl/add-flows", "FILE"], &[]),
     (&["dpctl/dump-flows"], &["10.7.7.8", "10.7.7.9"]),
+    (&["dpctl/del-flows", "filter=ip,nw_dst=10.7.7.8", "pmd=0"], &[]),
+    (&["dpctl/dump-flows"], &["10.7.7.9"]),
     (&["revalidator/purge"], &[]),
     (&["dpctl/del-flows"], &[]),
     (&["dpctl/add-if", "netdev@xvs-netdev", "v3,type=afxdp"], &[]),

@@ -13,6 +13,7 @@ mod actions;
 mod cases;
 mod configuration;
 mod control;
+mod dumps;
 mod fields;
 mod flows;
 mod footprint;
@@ -71,6 +72,7 @@ fn all() -> Vec<runner::Test> {
         control::ovs_appctl_drives_it,
         control::a_file_of_flows_is_added_whole_or_not_at_all,
         control::xvsctl_shows_everything_in_text_and_json,
+        dumps::showing_200_000_flows_disturbs_no_packet,
         control::garbage_on_the_control_socket,
         control::it_tells_systemd_when_it_is_ready,
         packaging::the_unit_runs_under_systemd,

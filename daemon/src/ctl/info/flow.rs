@@ -25,15 +25,6 @@ pub struct PmdProbe {
     pub probe: xvs_datapath::Probe,
 }
 
-/// The cached flows of one thread.
-#[derive(Clone, Debug)]
-pub struct PmdFlows {
-    /// Its core.
-    pub core: u32,
-    /// The flows, in no order.
-    pub flows: Vec<FlowInfo>,
-}
-
 /// A cached flow.
 #[derive(Clone, Debug)]
 pub struct FlowInfo {

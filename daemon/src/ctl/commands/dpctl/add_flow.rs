@@ -1,6 +1,6 @@
 //! `dpctl/add-flow`: adds a flow to the cache of PMD threads.
 
-use super::flow;
+use super::flow::{self, Reader};
 use crate::ctl::command::{Command, Context, Outcome};
 use crate::ctl::commands::args::Args;
 use crate::ctl::reply::Done;
@@ -16,7 +16,7 @@ pub(super) const COMMAND: Command = Command {
 
 fn run(context: &mut Context<'_>, args: &[String]) -> Outcome {
     let ([flow, actions], pmd) = flow::words(&COMMAND, Args::parse(args, &[], &[])?)?;
-    let spec = flow::parse(context, flow, Some(actions), pmd)?;
-    context.control.add_flow(&spec)?;
+    let spec = Reader::new(context, pmd)?.flow(flow, actions)?;
+    context.control.add_flows(&[spec]).map_err(|(_, error)| error)?;
     Ok(Box::new(Done {}))
 }

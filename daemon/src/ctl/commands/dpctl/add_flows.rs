@@ -1,10 +1,10 @@
 //! `dpctl/add-flows`: adds the flows of a file, all or none.
 
-use super::flow;
+use super::flow::{self, Reader};
+use crate::ctl::CtlError;
 use crate::ctl::command::{Command, Context, Outcome};
 use crate::ctl::commands::args::Args;
 use crate::ctl::reply::Done;
-use crate::ctl::{CtlError, FlowSpec};
 
 pub(super) const COMMAND: Command = Command {
     name: "dpctl/add-flows",
@@ -22,12 +22,9 @@ const MAX_BYTES: u64 = 64 << 20;
 fn run(context: &mut Context<'_>, args: &[String]) -> Outcome {
     let ([file], pmd) = flow::words(&COMMAND, Args::parse(args, &[], &[])?)?;
     let bad = |why: String| CtlError::Refused(format!("{file}: {why}"));
-    let size = std::fs::metadata(file).map_err(|error| bad(error.to_string()))?.len();
-    if size > MAX_BYTES {
-        return Err(bad(format!("{size} bytes (at most {MAX_BYTES} are read)")));
-    }
-    let text = std::fs::read_to_string(file).map_err(|error| bad(error.to_string()))?;
-    let mut specs: Vec<(usize, FlowSpec)> = Vec::new();
+    let text = read(file).map_err(bad)?;
+    let reader = Reader::new(context, pmd)?;
+    let (mut numbers, mut specs) = (Vec::new(), Vec::new());
     for (number, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();
         if line.is_empty() || line.starts_with("flow-dump from ") {
@@ -37,17 +34,27 @@ fn run(context: &mut Context<'_>, args: &[String]) -> Outcome {
         let (rule, actions) = split(line).ok_or_else(|| {
             bad(format!("line {}: no actions (want a flow, a blank, and actions)", number + 1))
         })?;
-        specs.push((number + 1, flow::parse(context, rule, Some(actions), pmd).map_err(at)?));
+        numbers.push(number + 1);
+        specs.push(reader.flow(rule, actions).map_err(at)?);
     }
-    for (done, (number, spec)) in specs.iter().enumerate() {
-        if let Err(error) = context.control.add_flow(spec) {
-            for (_, added) in specs.iter().take(done) {
-                context.control.del_flow(added)?;
-            }
-            return Err(bad(format!("line {number}: {error}; no flow was added")));
-        }
-    }
+    context.control.add_flows(&specs).map_err(|(at, error)| {
+        let number = numbers.get(at).copied().unwrap_or(0);
+        bad(format!("line {number}: {error}; no flow was added"))
+    })?;
     Ok(Box::new(Done {}))
+}
+
+/// The text of a regular file: others may have no end, or none for now.
+fn read(file: &str) -> Result<String, String> {
+    let found = std::fs::metadata(file).map_err(|error| error.to_string())?;
+    if !found.is_file() {
+        return Err("not a regular file: write the flows to one first".to_owned());
+    }
+    if found.len() > MAX_BYTES {
+        let size = found.len();
+        return Err(format!("{size} bytes are more than {MAX_BYTES}: split the file"));
+    }
+    std::fs::read_to_string(file).map_err(|error| error.to_string())
 }
 
 /// A flow and its actions: apart by a blank, or as dumped with statistics between them.

@@ -1,6 +1,6 @@
 //! `dpctl/del-flow`: removes a flow.
 
-use super::flow;
+use super::flow::{self, Reader};
 use crate::ctl::command::{Command, Context, Outcome};
 use crate::ctl::commands::args::Args;
 use crate::ctl::reply::Done;
@@ -19,7 +19,7 @@ fn run(context: &mut Context<'_>, args: &[String]) -> Outcome {
     if let Some(ufid) = flow::ufid(flow)? {
         context.control.del_flow_by_ufid(ufid.0)?;
     } else {
-        let spec = flow::parse(context, flow, None, pmd)?;
+        let spec = Reader::new(context, pmd)?.key(flow)?;
         context.control.del_flow(&spec)?;
     }
     Ok(Box::new(Done {}))

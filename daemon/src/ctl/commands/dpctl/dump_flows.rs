@@ -1,16 +1,16 @@
 //! `dpctl/dump-flows`: the cached flows of the PMD threads.
+//!
+//! There may be hundreds of thousands: each is written as it comes, and no more than a reply may have.
 
-use core::fmt;
+use core::fmt::Write;
 
-use serde::Serialize;
-use xvs_datapath::Match;
 use xvs_datapath::text::{NumbersOnly, PortNames};
 
-use super::flow::{self, Flow, Ports};
-use crate::ctl::CtlError;
+use super::flow::{self, Filter, Flow, Ports};
 use crate::ctl::command::{Command, Context, Outcome};
 use crate::ctl::commands::args::Args;
-use crate::ctl::reply::Text;
+use crate::ctl::reply::{Text, Written};
+use crate::ctl::{CtlError, Format, MAX_REPLY};
 
 pub(super) const COMMAND: Command = Command {
     name: "dpctl/dump-flows",
@@ -22,56 +22,66 @@ pub(super) const COMMAND: Command = Command {
     run,
 };
 
-#[derive(Serialize)]
-struct Pmd {
-    core: u32,
-    flows: Vec<Flow>,
-}
-
-#[derive(Serialize)]
-struct Dump {
-    pmds: Vec<Pmd>,
-}
-
-impl Text for Dump {
-    fn text(&self, out: &mut dyn fmt::Write) -> fmt::Result {
-        for Pmd { core, flows } in self.pmds.iter().filter(|pmd| !pmd.flows.is_empty()) {
-            writeln!(out, "flow-dump from pmd on cpu core: {core}")?;
-            flows.iter().try_for_each(|flow| flow.text(out))?;
-        }
-        Ok(())
-    }
-}
-
 fn run(context: &mut Context<'_>, args: &[String]) -> Outcome {
     const FLAGS: &[&str] = &["-m", "--more", "--names", "--no-names"];
     let mut args = Args::parse(args, FLAGS, &[])?;
     let more = args.has("-m") || args.has("--more");
     let names = args.has("--names") || more && !args.has("--no-names");
     let ports = Ports::of(context)?;
-    let filter = args.take_assigned("filter");
-    let filter = filter.map(|text| read_filter(context, &ports, text)).transpose()?;
+    let filter = Filter::take(context, &mut args, &ports)?;
     let ([], pmd) = flow::words(&COMMAND, args)?;
     let shown: &dyn PortNames = if names { &ports } else { &NumbersOnly };
-    let pmds = context.control.flows(pmd)?.into_iter().map(|pmd| {
-        let wanted = |rule: &Match| filter.as_ref().is_none_or(|filter| overlap(filter, rule));
-        let flows = pmd.flows.iter().filter(|flow| wanted(&flow.rule));
-        Pmd { core: pmd.core, flows: flows.map(|flow| Flow::new(flow, shown, more)).collect() }
-    });
-    Ok(Box::new(Dump { pmds: pmds.collect() }))
+    let mut dump = Dump::new(*context.format);
+    context.control.visit_flows(pmd, &mut |core, flow| {
+        if filter.wants(&flow) { dump.add(core, &Flow::new(&flow, shown, more)) } else { Ok(()) }
+    })?;
+    Ok(Box::new(dump.finish()))
 }
 
-/// A filter in the syntax of flows, or in that of rules, as Open vSwitch has it.
-fn read_filter(context: &mut Context<'_>, ports: &Ports, text: &str) -> Result<Match, CtlError> {
-    match context.control.bridges().first() {
-        Some(bridge) if !text.contains('(') => context.control.match_of_rule(bridge, text),
-        Some(_) | None => flow::parse_filter(ports, text),
+/// Flows, as text or as `{"pmds":[{"core":0,"flows":[…]}]}`.
+struct Dump {
+    format: Format,
+    written: String,
+    /// The thread of the last flow.
+    core: Option<u32>,
+}
+
+impl Dump {
+    fn new(format: Format) -> Self {
+        let written = if format == Format::Json { "{\"pmds\":[" } else { "" };
+        Self { format, written: written.to_owned(), core: None }
     }
-}
 
-/// True when there can be a packet that both match.
-fn overlap(a: &Match, b: &Match) -> bool {
-    let masks = a.mask.words().iter().zip(b.mask.words());
-    let keys = a.key.words().iter().zip(b.key.words());
-    masks.zip(keys).all(|((m, n), (k, l))| (k ^ l) & m & n == 0)
+    fn add(&mut self, core: u32, flow: &Flow) -> Result<(), CtlError> {
+        // Writing to a string does not fail, and a flow has nothing that JSON has not.
+        match self.format {
+            Format::Text => {
+                if self.core != Some(core) {
+                    let _ = writeln!(self.written, "flow-dump from pmd on cpu core: {core}");
+                }
+                let _ = flow.text(&mut self.written);
+            }
+            Format::Json => {
+                let before = match self.core {
+                    Some(last) if last == core => ",".to_owned(),
+                    Some(_) => format!("]}},{{\"core\":{core},\"flows\":["),
+                    None => format!("{{\"core\":{core},\"flows\":["),
+                };
+                self.written.push_str(&before);
+                self.written.push_str(&serde_json::to_string(flow).unwrap_or_default());
+            }
+        }
+        self.core = Some(core);
+        match self.written.len() {
+            size if size > MAX_REPLY => Err(CtlError::ReplyTooLong { size, limit: MAX_REPLY }),
+            _ => Ok(()),
+        }
+    }
+
+    fn finish(mut self) -> Written {
+        if self.format == Format::Json {
+            self.written.push_str(if self.core.is_some() { "]}]}" } else { "]}" });
+        }
+        Written(self.written)
+    }
 }

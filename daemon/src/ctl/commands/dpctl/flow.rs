@@ -3,8 +3,8 @@
 use core::fmt;
 
 use serde::Serialize;
-use xvs_datapath::Ufid;
 use xvs_datapath::text::{self, PortNames};
+use xvs_datapath::{Match, Ufid};
 
 use crate::ctl::command::{Command, Context};
 use crate::ctl::commands::args::{self, Args};
@@ -28,35 +28,72 @@ pub(super) fn words<'a, const N: usize>(
     })
 }
 
-/// A flow from its match and, if they matter, its actions.
-pub(super) fn parse(
-    context: &mut Context<'_>,
-    flow: &str,
-    actions: Option<&str>,
+/// Reads flows; knows the ports and meters that there are.
+pub(super) struct Reader {
+    ports: Ports,
+    meters: Vec<u32>,
     pmd: Option<u32>,
-) -> Result<FlowSpec, CtlError> {
-    let ports = Ports::of(context)?;
-    let rule = text::parse_match(flow, &ports).map_err(refused("flow key"))?;
-    let actions = match actions {
-        Some(actions) => {
-            let actions =
-                text::parse_actions(actions, &rule, &ports).map_err(refused("actions"))?;
-            let meters = context.control.meters();
-            let has_meter = |id| meters.iter().any(|meter| meter.id == id);
-            text::validate(&rule, &actions, &has_meter).map_err(|invalid| CtlError::Datapath {
-                what: format!("updating flow table: {invalid}"),
-                why: "Invalid argument".to_owned(),
-            })?;
-            actions
-        }
-        None => Vec::new(),
-    };
-    Ok(FlowSpec { rule, actions, pmd })
 }
 
-/// A match to filter by.
-pub(super) fn parse_filter(ports: &Ports, flow: &str) -> Result<xvs_datapath::Match, CtlError> {
-    text::parse_match(flow, ports).map_err(refused("filter"))
+impl Reader {
+    /// For flows of one PMD thread, or of all.
+    pub(super) fn new(context: &mut Context<'_>, pmd: Option<u32>) -> Result<Self, CtlError> {
+        let meters = context.control.meters().iter().map(|meter| meter.id).collect();
+        Ok(Self { ports: Ports::of(context)?, meters, pmd })
+    }
+
+    /// A flow from its match alone.
+    pub(super) fn key(&self, flow: &str) -> Result<FlowSpec, CtlError> {
+        let rule = text::parse_match(flow, &self.ports).map_err(refused("flow key"))?;
+        Ok(FlowSpec { rule, actions: Vec::new(), pmd: self.pmd })
+    }
+
+    /// A flow from its match and its actions.
+    pub(super) fn flow(&self, flow: &str, actions: &str) -> Result<FlowSpec, CtlError> {
+        let spec = self.key(flow)?;
+        let actions =
+            text::parse_actions(actions, &spec.rule, &self.ports).map_err(refused("actions"))?;
+        let has_meter = |id| self.meters.contains(&id);
+        text::validate(&spec.rule, &actions, &has_meter).map_err(|invalid| CtlError::Datapath {
+            what: format!("updating flow table: {invalid}"),
+            why: "Invalid argument".to_owned(),
+        })?;
+        Ok(FlowSpec { actions, ..spec })
+    }
+}
+
+/// Which flows are meant: those that share packets with a match, or all.
+pub(super) struct Filter(Option<Match>);
+
+impl Filter {
+    /// Takes `filter=` out of the arguments: in the syntax of flows, or in that of rules, as Open vSwitch has it.
+    pub(super) fn take(
+        context: &mut Context<'_>,
+        args: &mut Args<'_>,
+        ports: &Ports,
+    ) -> Result<Self, CtlError> {
+        let Some(text) = args.take_assigned("filter") else { return Ok(Self(None)) };
+        let filter = match context.control.bridges().first() {
+            Some(bridge) if !text.contains('(') => context.control.match_of_rule(bridge, text)?,
+            Some(_) | None => text::parse_match(text, ports).map_err(refused("filter"))?,
+        };
+        Ok(Self(Some(filter)))
+    }
+
+    pub(super) fn wants(&self, flow: &FlowInfo) -> bool {
+        self.0.as_ref().is_none_or(|filter| overlap(filter, &flow.rule))
+    }
+
+    pub(super) const fn wants_all(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+/// True when there can be a packet that both match.
+fn overlap(a: &Match, b: &Match) -> bool {
+    let masks = a.mask.words().iter().zip(b.mask.words());
+    let keys = a.key.words().iter().zip(b.key.words());
+    masks.zip(keys).all(|((m, n), (k, l))| (k ^ l) & m & n == 0)
 }
 
 fn refused(what: &'static str) -> impl Fn(text::ParseError) -> CtlError {

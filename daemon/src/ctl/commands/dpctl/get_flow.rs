@@ -21,12 +21,9 @@ fn run(context: &mut Context<'_>, args: &[String]) -> Outcome {
         text: text.to_owned(),
         want: "ufid:..., as dpctl/dump-flows -m shows it".to_owned(),
     })?;
-    let ports = Ports::of(context)?;
-    let flows = context.control.flows(pmd)?;
-    let mut flows = flows.iter().flat_map(|pmd| &pmd.flows);
-    let found = flows.find(|flow| flow.ufid == ufid.0).ok_or_else(|| CtlError::Datapath {
+    let found = context.control.flow(ufid.0, pmd)?.ok_or_else(|| CtlError::Datapath {
         what: "getting flow".to_owned(),
         why: "No such file or directory".to_owned(),
     })?;
-    Ok(Box::new(Flow::new(found, &ports, true)))
+    Ok(Box::new(Flow::new(&found, &Ports::of(context)?, true)))
 }

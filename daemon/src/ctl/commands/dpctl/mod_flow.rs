@@ -1,6 +1,6 @@
 //! `dpctl/mod-flow`: changes the actions of a flow.
 
-use super::flow;
+use super::flow::{self, Reader};
 use crate::ctl::command::{Command, Context, Outcome};
 use crate::ctl::commands::args::Args;
 use crate::ctl::reply::Done;
@@ -18,7 +18,7 @@ fn run(context: &mut Context<'_>, args: &[String]) -> Outcome {
     let args = Args::parse(args, &["--clear", "--may-create"], &[])?;
     let (clear, create) = (args.has("--clear"), args.has("--may-create"));
     let ([flow, actions], pmd) = flow::words(&COMMAND, args)?;
-    let spec = flow::parse(context, flow, Some(actions), pmd)?;
+    let spec = Reader::new(context, pmd)?.flow(flow, actions)?;
     context.control.mod_flow(&spec, clear, create)?;
     Ok(Box::new(Done {}))
 }

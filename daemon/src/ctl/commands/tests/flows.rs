@@ -1,5 +1,7 @@
 //! Flows of the datapath, byte for byte.
 
+use serde_json::json;
+
 use super::{done, refused};
 use crate::ctl::testing::{json, switch};
 
@@ -29,7 +31,8 @@ fn flows_come_and_go() {
     assert!(line.ends_with("actions:v2"), "{more}");
     let ufid = line.split(',').next().unwrap();
     assert_eq!(done(&mut switch, &["dpctl/get-flow", ufid]).lines().next(), Some(line));
-    assert_eq!(done(&mut switch, &["dpctl/dump-flows", "pmd=1"]), "");
+    let why = refused(&mut switch, &["dpctl/dump-flows", "pmd=1"]);
+    assert_eq!(why, "xvswitchd: no PMD thread on core 1 (there are: 0)");
     let none = done(&mut switch, &["dpctl/dump-flows", "filter=in_port(2)"]);
     assert_eq!(none, "");
     let some = done(&mut switch, &["dpctl/dump-flows", "xvs-netdev", "filter=eth_type(0x0800)"]);
@@ -48,6 +51,30 @@ fn flows_come_and_go() {
     assert!(switch.flows.is_empty());
     done(&mut switch, &["dpctl/add-flow", FLOW, "v2"]);
     assert_eq!(json(&mut switch, &["dpctl/del-flows"]).unwrap()["removed"], 1);
+}
+
+#[test]
+fn flows_are_chosen_by_a_filter() {
+    let mut switch = switch();
+    assert_eq!(json(&mut switch, &["dpctl/dump-flows"]).unwrap()["pmds"], json!([]));
+    for port in [1, 2] {
+        done(&mut switch, &["dpctl/add-flow", &format!("in_port({port})"), "drop"]);
+    }
+    let shown = json(&mut switch, &["dpctl/dump-flows", "-m"]).unwrap();
+    assert_eq!(shown["pmds"][0]["core"], 0);
+    let flows = shown["pmds"][0]["flows"].as_array().unwrap();
+    let names: Vec<_> = flows.iter().map(|flow| flow["match"].as_str().unwrap()).collect();
+    assert_eq!(
+        names,
+        ["in_port(v1)", "in_port(v2)"].map(|name| format!("{name},packet_type(ns=0,id=0)"))
+    );
+    let removed = json(&mut switch, &["dpctl/del-flows", "filter=in_port(v2)"]).unwrap();
+    assert_eq!((&removed["removed"], switch.flows.len()), (&json!(1), 1));
+    let removed = json(&mut switch, &["dpctl/del-flows", "pmd=0", "filter=in_port(2)"]).unwrap();
+    assert_eq!((&removed["removed"], switch.flows.len()), (&json!(0), 1));
+    assert_eq!(json(&mut switch, &["dpctl/del-flows", "pmd=0"]).unwrap()["removed"], 1);
+    let why = refused(&mut switch, &["dpctl/del-flows", "pmd=3"]);
+    assert_eq!(why, "xvswitchd: no PMD thread on core 3 (there are: 0)");
 }
 
 #[test]
