@@ -71,6 +71,8 @@ pub(crate) struct Benchmark {
     pub(crate) rows: Vec<Row>,
     /// Plots over several rows, beside the one of each row.
     pub(crate) figures: Vec<Figure>,
+    /// Markdown at the end of the page; may be empty.
+    pub(crate) notes: &'static str,
 }
 
 /// Arms that are measured in turns.
@@ -302,7 +304,7 @@ mod tests {
             )],
         };
         let rows = vec![row("first", false), row("second", is_broken)];
-        Benchmark { name: "test", title: "Test", rounds: 7, rows, figures: Vec::new() }
+        Benchmark { name: "test", title: "Test", rounds: 7, rows, figures: Vec::new(), notes: "" }
     }
 
     #[test]

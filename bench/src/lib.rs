@@ -11,6 +11,7 @@ mod valgrind;
 
 pub mod compare;
 pub mod demo;
+pub mod experiments;
 pub mod flow_table;
 pub mod forward;
 pub mod harness;
@@ -25,3 +26,4 @@ pub mod sink;
 pub mod slow_link;
 pub mod source;
 pub mod targets;
+pub mod xsk;

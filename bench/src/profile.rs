@@ -80,7 +80,7 @@ pub fn run(options: &Options) -> Result<()> {
     };
     let (title, rows) = ("Where the time goes", vec![row("native"), row("generic")]);
     harness::run(
-        Benchmark { name: "profile", title, rounds: 3, rows, figures: Vec::new() },
+        Benchmark { name: "profile", title, rounds: 3, rows, figures: Vec::new(), notes: "" },
         options,
     )
 }

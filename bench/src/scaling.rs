@@ -74,7 +74,7 @@ pub fn run(options: &Options) -> Result<()> {
     let title = "Scaling of xvswitch";
     let rows = rows();
     harness::run(
-        Benchmark { name: "scaling", title, rounds: 3, rows, figures: Vec::new() },
+        Benchmark { name: "scaling", title, rounds: 3, rows, figures: Vec::new(), notes: "" },
         options,
     )
 }
@@ -113,11 +113,48 @@ fn rows() -> Vec<Row> {
             is_both_ways: true,
             ..usual
         }),
+        settings(),
         row("batch", "packets of a batch", &[1, 4, 16, 32, 64, 128, 256], move |batch| Case {
             batch,
             ..usual
         }),
     ]
+}
+
+/// Settings that change which memory a packet touches, and how many packets share a call.
+fn settings() -> Row {
+    let arm = |name: &str, umem: &'static str, pmd: &'static str, port: &'static str| {
+        let switch = contender::xvswitch(name, move |_, mut setup| {
+            if !umem.is_empty() {
+                setup.umem = format!("{}\n{umem}", setup.umem);
+            }
+            let pmd = format!("cpu-mask = \"0x{}\"\n{pmd}", contender::SWITCH_MASK);
+            Ok(setup.pmd(&pmd).each_port(port))
+        });
+        Arm::new(name, move |length| {
+            let rig = Rig::pair()?;
+            for host in [&rig.c1, &rig.c2] {
+                host.run("ethtool -K e0 tx off")?;
+            }
+            let _switch = switch.start(&rig)?;
+            rig.wait_forwarding(Duration::from_secs(10))?;
+            Ok(vec![Load::default().saturate(&rig, length)? / 1e3])
+        })
+    };
+    Row {
+        key: "settings".to_owned(),
+        title: "settings, 64-byte packets, one flow".to_owned(),
+        arms: vec![
+            arm("as shipped", "", "", ""),
+            arm("rx-ring 512", "", "", "rx-ring = 512"),
+            arm("rx-ring 256", "", "", "rx-ring = 256"),
+            arm("frame-size 2048", "frame-size = 2048", "", ""),
+            arm("batch-size 128", "", "batch-size = 128", ""),
+            arm("tx-budget 32", "", "", "tx-budget = 32"),
+            arm("sleep-max-us 200", "", "sleep-max-us = 200", ""),
+        ],
+        quantities: vec![Quantity::new("forwarded", "kpps", [])],
+    }
 }
 
 /// A dimension with its values.

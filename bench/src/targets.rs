@@ -26,7 +26,10 @@ pub fn run(options: &Options) -> Result<()> {
         rows::slow_link(),
     ];
     let title = "xvswitch and its peers";
-    harness::run(Benchmark { name: "all", title, rounds: 7, rows, figures: Vec::new() }, options)
+    harness::run(
+        Benchmark { name: "all", title, rounds: 7, rows, figures: Vec::new(), notes: "" },
+        options,
+    )
 }
 
 /// The contender with this name.

@@ -76,6 +76,8 @@ struct Rig {
     sent: u64,
     /// Every flow was checked before it was added.
     checked: bool,
+    /// Packets that there was no room to push a tag before, while some flow was not checked.
+    no_room: u64,
 }
 
 fn switch() -> Switch {
@@ -115,6 +117,7 @@ impl Rig {
             bad_frames: 0,
             sent: 0,
             checked: true,
+            no_room: 0,
         };
         rig.datapath.share_meters(Arc::clone(&rig.meters));
         rig.reset();
@@ -265,8 +268,14 @@ impl Rig {
         }
     }
 
-    /// Every packet has one outcome, every frame is in one place.
-    fn balance(&self) {
+    /// Every packet has one outcome, every frame is in one place; flows that were checked have room for the
+    /// tags that they push.
+    fn balance(&mut self) {
+        let no_room = self.datapath.stats().drops.get(DropReason::NoHeadroom);
+        if !self.checked {
+            self.no_room = no_room;
+        }
+        assert_eq!(no_room, self.no_room, "no room before a packet");
         let rx = |f: fn(&XskRx) -> u64| self.ports.iter().map(|p| f(&p.rx)).sum();
         let packets: u64 = rx(|rx| rx.stats().packets.get());
         let too_many: u64 = rx(|rx| rx.stats().too_many_frames.get());

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use xvs_bench::{
-    compare, demo, flow_table, forward, harness, instructions, offloads, probe, profile, scaling,
-    sink, slow_link, source, targets,
+    compare, demo, experiments, flow_table, forward, harness, instructions, offloads, probe,
+    profile, scaling, sink, slow_link, source, targets, xsk,
 };
 use xvs_tests::{Result, clean};
 
@@ -25,6 +25,20 @@ enum Command {
     All(harness::Options),
     /// Throughput, start-up time and memory against flows, subtables, rules, sizes, ports, threads and batches.
     Scaling(harness::Options),
+    /// The kernel's tx budget against batch and send buffer.
+    Budget(harness::Options),
+    /// Transmit queues owned by threads, and shared under a lock.
+    Queues(harness::Options),
+    /// TCP second by second for values that stall others.
+    Stall(harness::Options),
+    /// Packets sent one by one and in batches, alone and competing.
+    XmitBatch(harness::Options),
+    /// Send packets from an AF_XDP socket, as many as it can.
+    Txonly(xsk::Options),
+    /// Take packets from an AF_XDP socket and drop them.
+    Rxdrop(xsk::Options),
+    /// Send back what comes to an AF_XDP socket.
+    L2fwd(xsk::Options),
     /// Where the time of a packet goes: kernel receive, user space, kernel transmit; sampled by perf.
     Profile(harness::Options),
     /// Measure xvswitch, Open vSwitch, a bare forwarder and the Linux bridge in turns on the same core.
@@ -71,6 +85,13 @@ fn run(command: &Command) -> Result<()> {
         Command::Demo(options) => demo::run(options),
         Command::All(options) => targets::run(options),
         Command::Scaling(options) => scaling::run(options),
+        Command::Budget(options) => experiments::budget(options),
+        Command::Queues(options) => experiments::queues(options),
+        Command::Stall(options) => experiments::stall(options),
+        Command::XmitBatch(options) => experiments::xmit_batch(options),
+        Command::Txonly(options) => xsk::run(options, xsk::Work::TxOnly),
+        Command::Rxdrop(options) => xsk::run(options, xsk::Work::RxDrop),
+        Command::L2fwd(options) => xsk::run(options, xsk::Work::L2Fwd),
         Command::Profile(options) => profile::run(options),
         Command::Compare(options) => compare::run(options),
         Command::SlowLink(options) => slow_link::run(options),

@@ -25,6 +25,9 @@ pub(super) fn page(benchmark: &Benchmark, results: &Results) -> String {
         text.push_str(&format!("`{}` ({} rounds)\n\n", row.command, row.rounds));
         text.push_str(&format!("{}\n\n![{}]({file})\n", figures(row), row.title));
     }
+    if !benchmark.notes.is_empty() {
+        text.push_str(&format!("\n{}\n", benchmark.notes));
+    }
     text
 }
 
