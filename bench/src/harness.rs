@@ -1,11 +1,11 @@
 //! What all benchmarks share: rows measured in turns, results that are kept row by row, verdicts on targets,
 //! Markdown and SVG.
 //!
-//! A benchmark is a list of [`Row`]s. A row has [`Arm`]s, the things it compares, and [`Quantity`]s, the
-//! figures that one measurement of an arm yields. [`run`] measures every arm once in each round, in the same
+//! A benchmark is a list of `Row`s. A row has `Arm`s, the things it compares, and `Quantity`s, the
+//! figures that one measurement of an arm yields. `run` measures every arm once in each round, in the same
 //! order (A B A B), and compares arms by the ratios *within* rounds, so that what disturbs the machine for
 //! longer than a round disturbs both sides. After each row the results are written; a run that was cut short
-//! goes on where it stopped. To add a benchmark, make a [`Benchmark`] and hand it to [`run`]: `targets.rs` shows how.
+//! goes on where it stopped. To add a benchmark, make a `Benchmark` and hand it to `run`: `targets.rs` shows how.
 
 mod machine;
 mod markdown;

@@ -1,7 +1,7 @@
 //! `./x bench scaling`: how throughput, start-up time and memory depend on the number of flows, subtables, rules,
 //! ports and threads, and on the sizes of packets and batches.
 //!
-//! A row is a dimension, its arms the values, measured in turns; all else is as in [`Case::default`].
+//! A row is a dimension, its arms the values, measured in turns; all else is as in `Case::default`.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
