@@ -172,7 +172,7 @@ fn flow_match(context: &mut Context<'_>, flow: &str) -> Result<Match, CtlError> 
         .map_err(|error| CtlError::Parse { what: "flow key", detail: error.to_string() })
 }
 
-/// The key of a packet that comes in, and as often round, as `flow` says.
+/// The key of a packet that comes in, and brings from earlier lookups, what `flow` says.
 fn of_packet(flow: &FlowKey, hex: &str) -> Result<FlowKey, CtlError> {
     let bad = |detail: String| CtlError::Parse { what: "packet", detail };
     let digits: String = hex.chars().filter(|c| !c.is_whitespace() && *c != ':').collect();
@@ -193,7 +193,7 @@ fn of_packet(flow: &FlowKey, hex: &str) -> Result<FlowKey, CtlError> {
     let mut key = extract_bytes(&bytes, in_port).map_err(|_| {
         bad(format!("{} bytes (want at least 14, an Ethernet header)", bytes.len()))
     })?;
-    for field in [&Field::RECIRC_ID, &Field::DP_HASH] {
+    for field in [&Field::RECIRC_ID, &Field::DP_HASH, &Field::SKB_MARK, &Field::SKB_PRIORITY] {
         key.set(field, flow.get(field));
     }
     Ok(key)
@@ -244,5 +244,27 @@ fn flat(depth: usize, what: TraceWhat) -> Step {
         },
         TraceWhat::Action(action) => Step { action: Some(action), ..step },
         TraceWhat::Note(note) => Step { note: Some(note), ..step },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_keeps_what_no_header_has() {
+        let text = "in_port(1),recirc_id(2),dp_hash(3),skb_mark(4),skb_priority(5)";
+        let flow = text::parse_match(text, &NumbersOnly).unwrap().key;
+        let key = of_packet(&flow, "02000000000202000000000108060000").unwrap();
+        for (field, value) in [
+            (&Field::IN_PORT, 1),
+            (&Field::RECIRC_ID, 2),
+            (&Field::DP_HASH, 3),
+            (&Field::SKB_MARK, 4),
+            (&Field::SKB_PRIORITY, 5),
+            (&Field::ETH_TYPE, 0x0806),
+        ] {
+            assert_eq!(key.get(field), value, "{}", field.name);
+        }
     }
 }
