@@ -253,7 +253,11 @@ impl Case {
         let umem = Umem::create(UmemConfig::default()).map_err(failed)?;
         let switch = Arc::new(Switch::new());
         switch.add_bridge("br0").map_err(failed)?;
-        let config = PmdConfig { batch_size: usize::from(BATCH), sleep_max: Duration::ZERO };
+        let config = PmdConfig {
+            batch_size: usize::from(BATCH),
+            sleep_max: Duration::ZERO,
+            perf_metrics: false,
+        };
         let sleeper = Sleeper::new().map_err(failed)?;
         let cache = FrameCache::new(umem, FrameCache::DEFAULT_LIMIT);
         let mut pmd = Pmd::new(config, self.datapath()?, cache, Arc::clone(&switch), sleeper);

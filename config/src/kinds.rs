@@ -76,6 +76,18 @@ words! {
 }
 
 words! {
+    /// How receive queues are spread over the threads.
+    RxqAssign {
+        /// The busiest first, in turns up and down the threads.
+        Cycles = "cycles",
+        /// In turns, whatever they have to do.
+        Roundrobin = "roundrobin",
+        /// The busiest first, each to the thread that has least to do so far.
+        Group = "group",
+    }
+}
+
+words! {
     /// The least important messages that are logged.
     LogLevel {
         /// Something does not work.

@@ -22,7 +22,7 @@ mod value;
 pub use diff::{Change, diff};
 pub use error::{Error, Errors, Place, Problem, Subject};
 pub use example::example;
-pub use kinds::{Auto, CpuMask, FileMode, LogLevel, PortType, Rule, RunDir, XdpMode};
+pub use kinds::{Auto, CpuMask, FileMode, LogLevel, PortType, Rule, RunDir, RxqAssign, XdpMode};
 pub use names::{BridgeName, GroupName, IfName};
 pub use port_spec::PortSpec;
 pub use settings::{

@@ -4,7 +4,7 @@ use core::fmt;
 
 use xvs_datapath::{PacketBatch, PortNo};
 
-use crate::kinds::{Auto, CpuMask, FileMode, LogLevel, PortType, Rule, RunDir, XdpMode};
+use crate::kinds::{Auto, CpuMask, FileMode, LogLevel, PortType, Rule, RunDir, RxqAssign, XdpMode};
 use crate::{BridgeName, GroupName, IfName, Limit, Raw, Value};
 use Limit::{Any, Either, PowerOfTwo, Range};
 use OnChange::{Identity, Live, Recreate, Restart};
@@ -142,6 +142,13 @@ settings! {
         /// many thousands of connections meet many different masks (`xvsctl pmd stats`: more than ten
         /// subtables per megaflow hit).
         smc_enable "smc-enable": bool, Any, Optional false, Live;
+        /// How `ovs-appctl dpif-netdev/pmd-rxq-rebalance` spreads the receive queues over the threads: by how busy
+        /// they were, the busiest first, in turns up and down the threads (cycles) or each to the thread that has
+        /// least to do so far (group); or in turns without regard to that (roundrobin).
+        rxq_assign "rxq-assign": RxqAssign, Any, Optional RxqAssign::Cycles, Live;
+        /// Measure every pass of the threads: histograms and the last thousand passes in `ovs-appctl
+        /// dpif-netdev/pmd-perf-show`, and what `pmd-perf-log-set` needs. It takes a little of each pass.
+        perf_metrics "perf-metrics": bool, Any, Optional false, Live;
     }
 
     /// The flow table.

@@ -12,7 +12,10 @@ use serde::Serializer;
 
 pub use bridge::{Decisions, FdbEntry, FdbStats, RuleInfo};
 pub use daemon::{BridgeInfo, ConfigView, Feature, Level, LogLevel, NoLevel, PmdProgress, Status};
-pub use flow::{ControllerInfo, FlowInfo, PmdProbe, PmdRxqs, PmdStats, RxqInfo, RxqMove, Upcall};
+pub use flow::{
+    ControllerInfo, FlowInfo, MAX_AROUND, PmdPerf, PmdProbe, PmdRxqs, PmdStats, RxqInfo, RxqMove,
+    Upcall,
+};
 pub use ledger::{Drops, FrameLedger, Ledger, PacketLedger};
 pub use port::{Kicks, PortInfo, PortState, QueueInfo, Setting, Traffic, XskCounters};
 

@@ -10,8 +10,9 @@ use xvs_datapath::{Action, FlowKey, MacAddr, Match, MeterConfig, MeterRow, Trace
 
 use super::{
     ConfigView, CtlError, Decisions, FdbEntry, FdbStats, FlowInfo, Ledger, Level, LogLevel,
-    PmdProbe, PmdRxqs, PmdStats, PortInfo, RuleInfo, RxqMove, Status, Upcall,
+    PmdPerf, PmdProbe, PmdRxqs, PmdStats, PortInfo, RuleInfo, RxqMove, Status, Upcall,
 };
+use crate::pmd::Suspicion;
 
 /// A port to be added: its name, and options named as the keys of `[[port]]` in the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -164,6 +165,18 @@ pub trait Control {
 
     /// Spreads the receive queues over the threads by how busy they were lately; which were moved.
     fn rebalance(&mut self) -> Result<Vec<RxqMove>, CtlError>;
+
+    /// What the threads that are meant measured of their passes, with so many of the last passes and milliseconds
+    /// each; `None` when nothing is measured.
+    fn pmd_perf(
+        &mut self,
+        pmd: Option<u32>,
+        n_iterations: usize,
+        n_milliseconds: usize,
+    ) -> Result<Option<Vec<PmdPerf>>, CtlError>;
+
+    /// Has the log told of suspicious passes, or not any more; refused when nothing is measured.
+    fn suspect_passes(&mut self, rule: Option<Suspicion>) -> Result<(), CtlError>;
 
     /// The longest sleep of an idle thread, in microseconds; 0: it polls always.
     fn max_sleep_us(&mut self) -> u64;

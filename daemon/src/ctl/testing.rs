@@ -13,6 +13,7 @@ use xvs_datapath::{
 };
 
 use super::*;
+use crate::pmd::{Perf, Suspicion};
 pub(crate) use served::{Client, Scratch, Served};
 
 /// What the daemon would know.
@@ -28,6 +29,8 @@ pub(crate) struct MemorySwitch {
     pub(crate) upcalls: Vec<Upcall>,
     /// A real bridge with the first two ports, for traces.
     pub(crate) bridge: Switch,
+    pub(crate) perf: Option<Perf>,
+    pub(crate) suspicion: Option<Suspicion>,
     pub(crate) exit: Option<bool>,
     /// Every command that reads ports takes so long.
     pub(crate) slow: Duration,
@@ -204,7 +207,11 @@ impl Control for MemorySwitch {
     }
 
     fn del_flow_by_ufid(&mut self, ufid: u128) -> Result<(), CtlError> {
-        let at = self.place(ufid)?;
+        let missing = |_| {
+            let (what, why) = ("deleting flow".to_owned(), "No such file or directory".to_owned());
+            CtlError::Datapath { what, why }
+        };
+        let at = self.place(ufid).map_err(missing)?;
         self.flows.remove(at);
         Ok(())
     }
@@ -362,6 +369,23 @@ impl Control for MemorySwitch {
 
     fn rebalance(&mut self) -> Result<Vec<RxqMove>, CtlError> {
         Ok(vec![RxqMove { port: "v1".to_owned(), queue: 0, from: 0, to: 1 }])
+    }
+
+    fn pmd_perf(
+        &mut self,
+        pmd: Option<u32>,
+        n_iterations: usize,
+        n_milliseconds: usize,
+    ) -> Result<Option<Vec<PmdPerf>>, CtlError> {
+        Self::check_core(pmd)?;
+        let view =
+            |perf: &Perf| vec![PmdPerf { core: 0, perf: perf.view(n_iterations, n_milliseconds) }];
+        Ok(self.perf.as_ref().map(view))
+    }
+
+    fn suspect_passes(&mut self, rule: Option<Suspicion>) -> Result<(), CtlError> {
+        self.suspicion = rule;
+        Ok(())
     }
 
     fn max_sleep_us(&mut self) -> u64 {

@@ -13,7 +13,7 @@ use xvs_datapath::{
 };
 use xvs_netdev_afxdp::{FrameCache, XskPacket, XskRx};
 
-use super::{PmdStats, Sleeper, TxHandle};
+use super::{Iteration, Perf, PmdStats, Sleeper, TxHandle};
 
 /// Idle time after which a thread that may sleep does so.
 const LINGER: Nanos = Nanos(50_000);
@@ -41,6 +41,8 @@ pub struct PmdConfig {
     pub batch_size: usize,
     /// Longest sleep when idle; zero polls always.
     pub sleep_max: Duration,
+    /// Measure every pass.
+    pub perf_metrics: bool,
 }
 
 /// A receive queue that the thread polls.
@@ -97,6 +99,11 @@ pub struct Pmd {
     tx_index: Vec<Option<usize>>,
     idle_since: Nanos,
     last: Nanos,
+    /// Batches of the current pass.
+    batches: u64,
+    /// Misses until now, for what a pass adds to them.
+    misses: u64,
+    perf: Option<Box<Perf>>,
 }
 
 impl Pmd {
@@ -123,6 +130,9 @@ impl Pmd {
             tx_index: vec![None; PortNo::MAX.index() + 1],
             idle_since: Nanos(0),
             last: Nanos(0),
+            batches: 0,
+            misses: 0,
+            perf: config.perf_metrics.then(Box::default),
         }
     }
 
@@ -135,7 +145,15 @@ impl Pmd {
     /// Changes batch size and sleep; the batch is empty between passes.
     pub fn set_config(&mut self, config: PmdConfig) {
         self.batch = PacketBatch::new(config.batch_size);
+        if config.perf_metrics != self.perf.is_some() {
+            self.perf = config.perf_metrics.then(Box::default);
+        }
         self.config = config;
+    }
+
+    /// What is measured of passes, if it is.
+    pub fn perf(&mut self) -> Option<&mut Perf> {
+        self.perf.as_deref_mut()
     }
 
     /// Adds a receive queue and gives it frames to receive into.
@@ -188,6 +206,7 @@ impl Pmd {
     pub fn pass(&mut self, now: Nanos) -> u64 {
         let elapsed = self.account(now);
         let mut received = 0;
+        self.batches = 0;
         let most = most_per_pass(self.config.batch_size as u64);
         for slot in &mut self.rxqs {
             slot.in_pass = 0;
@@ -197,6 +216,7 @@ impl Pmd {
                     break;
                 }
                 slot.in_pass += n as u64;
+                self.batches += 1;
                 let mut env = Env {
                     now,
                     outputs: &mut self.outputs,
@@ -249,6 +269,12 @@ impl Pmd {
             return Nanos(0);
         }
         let packets: u64 = self.rxqs.iter().map(|slot| slot.in_pass).sum();
+        if let Some(perf) = &mut self.perf {
+            let misses = self.datapath.stats().misses.get();
+            let upcalls = misses - std::mem::replace(&mut self.misses, misses);
+            let (batches, number) = (self.batches, 0);
+            perf.record(Iteration { number, ns: spent, packets, batches, upcalls }, now);
+        }
         if packets == 0 {
             stats.idle_ns.add(spent);
             return elapsed;

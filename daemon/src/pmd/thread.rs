@@ -222,7 +222,8 @@ mod tests {
     fn start() -> PmdHandle {
         let umem =
             Umem::create(UmemConfig { frames: 64, ..UmemConfig::default() }).expect("memory");
-        let config = PmdConfig { batch_size: 32, sleep_max: Duration::from_millis(10) };
+        let config =
+            PmdConfig { batch_size: 32, sleep_max: Duration::from_millis(10), perf_metrics: false };
         let datapath = Datapath::new(DatapathConfig::default(), 1);
         let cache = FrameCache::new(umem, 0);
         PmdHandle::start(CoreId(0), Clock::start(), |sleeper| {

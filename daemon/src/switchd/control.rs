@@ -10,9 +10,10 @@ use super::meters::refused;
 use super::{Error, Switchd};
 use crate::ctl::{
     ConfigView, Control, CtlError, Decisions, FdbEntry, FdbStats, FlowInfo, FlowSpec, Ledger,
-    Level, LogLevel, PmdProbe, PmdRxqs, PmdStats, PortInfo, PortSpec, RuleInfo, RuleMatch, RxqMove,
-    Status, Upcall, VisitFlow,
+    Level, LogLevel, PmdPerf, PmdProbe, PmdRxqs, PmdStats, PortInfo, PortSpec, RuleInfo, RuleMatch,
+    RxqMove, Status, Upcall, VisitFlow,
 };
+use crate::pmd::Suspicion;
 
 /// How long a command waits for all flows to be checked.
 const CHECKED_WITHIN: Duration = Duration::from_secs(2);
@@ -248,6 +249,19 @@ impl Control for Switchd {
 
     fn rebalance(&mut self) -> Result<Vec<RxqMove>, CtlError> {
         Ok(self.rebalance_rxqs()?)
+    }
+
+    fn pmd_perf(
+        &mut self,
+        pmd: Option<u32>,
+        n_iterations: usize,
+        n_milliseconds: usize,
+    ) -> Result<Option<Vec<PmdPerf>>, CtlError> {
+        self.perf_views(pmd, (n_iterations, n_milliseconds))
+    }
+
+    fn suspect_passes(&mut self, rule: Option<Suspicion>) -> Result<(), CtlError> {
+        self.set_suspicion(rule)
     }
 
     fn max_sleep_us(&mut self) -> u64 {

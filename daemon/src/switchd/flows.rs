@@ -173,7 +173,11 @@ impl Switchd {
     pub(super) fn del_flow_on(&self, ufid: Ufid, pmd: Option<u32>) -> Result<(), CtlError> {
         let now = self.clock.now();
         let n: u64 = self.on_threads(pmd, move |pmd| del(pmd, &[ufid], now))?.into_iter().sum();
-        if n > 0 { Ok(()) } else { Err(flow_error(FlowError::Missing(ufid))) }
+        if n > 0 {
+            return Ok(());
+        }
+        let (what, why) = ("deleting flow".to_owned(), "No such file or directory".to_owned());
+        Err(CtlError::Datapath { what, why })
     }
 
     pub(super) fn del_flows_on(&self, core: u32, ufids: &[u128]) -> Result<u64, CtlError> {

@@ -11,6 +11,7 @@ mod flows;
 mod ledger;
 mod links;
 mod meters;
+mod perf;
 mod ports;
 mod rebalance;
 mod report;
@@ -29,6 +30,7 @@ use xvs_netdev_afxdp::{Device, Drain, Hugepages, LinkMonitor, Umem, UmemConfig, 
 
 use crate::clock::Clock;
 use crate::log::LogLevel;
+use crate::pmd::Suspicion;
 
 pub use error::Error;
 use ledger::Retired;
@@ -63,6 +65,8 @@ pub struct Switchd {
     groups: UmemGroups,
     links: Option<LinkMonitor>,
     retired: Retired,
+    /// Which passes of the threads the log is told of.
+    suspicion: Option<Suspicion>,
     /// Decisions of each bridge that met a bound, as far as the log was told, and when.
     limited: BTreeMap<Arc<str>, (u64, Nanos)>,
     /// Set when mode or group of the control socket are to change; the main loop takes it.
@@ -140,6 +144,7 @@ impl Switchd {
             groups: UmemGroups::new(umem),
             links: Some(LinkMonitor::new()?),
             retired: Retired::default(),
+            suspicion: None,
             limited: BTreeMap::new(),
             control_changed: None,
             exit: false,
@@ -178,6 +183,7 @@ impl Switchd {
         self.switch.tick(now);
         self.warn_of_loops(now);
         self.sample_usage(now);
+        self.tell_suspicious();
         self.restart_stopped();
         self.reclaim();
         self.retry_ports(now);

@@ -118,6 +118,14 @@ impl Port {
         }
     }
 
+    /// The NUMA node of its device, if that has one.
+    pub(super) fn numa_node(&self) -> Option<u32> {
+        match &self.state {
+            State::Bound(bound) => bound.netdev.device().numa_node,
+            State::Waiting(_) => None,
+        }
+    }
+
     /// What was dropped on the way out of it, by thread.
     pub(super) fn drops(&self) -> &[Arc<DropCounters>] {
         match &self.state {

@@ -171,6 +171,12 @@ impl Switchd {
         for thread in &mut self.threads {
             if core.is_none_or(|core| core == thread.core().0) {
                 thread.baseline = Baseline::take(&thread.handle, &thread.datapath, now);
+                // One that does not answer measures nothing either.
+                let _ = thread.handle.post(|pmd| {
+                    if let Some(perf) = pmd.perf() {
+                        perf.clear();
+                    }
+                });
             }
         }
     }

@@ -73,6 +73,7 @@ fn pmd_config(pmd: &PmdSettings) -> PmdConfig {
     PmdConfig {
         batch_size: pmd.batch_size as usize,
         sleep_max: Duration::from_micros(pmd.sleep_max_us.into()),
+        perf_metrics: pmd.perf_metrics,
     }
 }
 
@@ -148,6 +149,7 @@ impl Switchd {
                 pmd.set_config(config);
                 pmd.datapath.configure(datapath);
             })?;
+            self.suspect()?;
             if pmd.batch_size != self.running.pmd.batch_size {
                 for port in self.ports.values() {
                     self.warn_of_values(&port.settings, port.queues(), pmd.batch_size);
@@ -160,6 +162,7 @@ impl Switchd {
         ports.into_iter().for_each(|no| self.unbind(no, "it moves to other threads".to_owned()));
         let before = std::mem::replace(&mut self.threads, threads);
         self.stop_threads(before);
+        self.suspect()?;
         self.retry_ports(self.clock.now());
         info!(self.log, "threads run on cores {}", pmd.cpu_mask);
         Ok(())

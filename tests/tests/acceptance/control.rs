@@ -4,11 +4,13 @@ use std::io::{Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
 use xvs_tests::{
     Error, Result, check,
     daemon::{Daemon, Setup},
     iperf::Iperf,
     rig::{C2, Rig},
+    wait_until,
 };
 
 use crate::{configuration::says, runner::on};
@@ -51,6 +53,12 @@ const COMMANDS: &[(&[&str], &[&str])] = &[
         &["dpif-netdev/pmd-rxq-show"],
         &["pmd thread numa_id 0 core_id 0:", "port: v1", "queue-id:  0"],
     ),
+    (
+        &["dpif-netdev/pmd-perf-show", "-it", "3", "-ms", "2"],
+        &["Histograms\n   cycles/it ", "   > ", "   iter ", "   ms "],
+    ),
+    (&["dpif-netdev/pmd-perf-log-set", "on", "-us", "500", "-b", "2", "-a", "2", "-e"], &[]),
+    (&["dpif-netdev/pmd-perf-log-set", "off"], &[]),
     (&["dpif-netdev/pmd-rxq-rebalance"], &[]),
     (
         &["dpif-netdev/pmd-sleep-show"],
@@ -149,7 +157,9 @@ pub(crate) fn ovs_appctl_drives_it() -> Result<()> {
         let text = format!("# two flows\n{} 2\n\nadd {}, actions:drop\n", flow(8), flow(9));
         let file = rig.scratch.write("flows", &text)?.display().to_string();
         for json in [false, true] {
-            let mut daemon = Daemon::start(rig, &Setup::new(rig))?;
+            let setup = Setup::new(rig);
+            let metrics = format!("{}\nperf-metrics = true", setup.pmd);
+            let mut daemon = Daemon::start(rig, &setup.pmd(&metrics))?;
             Iperf::run(rig, C2, 1, &[])?;
             let listed = daemon.appctl(&["list-commands"])?;
             let listed = listed.lines().skip(1).filter_map(|line| line.split_whitespace().next());
@@ -176,6 +186,47 @@ pub(crate) fn ovs_appctl_drives_it() -> Result<()> {
             daemon.proc().finish(Duration::from_secs(2))?;
         }
         Ok(())
+    })
+}
+
+/// A thread that is held up is told of in the log, with what came before and after; nothing is, without metrics.
+pub(crate) fn a_pass_that_takes_long_is_told_of() -> Result<()> {
+    on(Rig::pair, |rig| {
+        let setup = Setup::new(rig);
+        let mut daemon = Daemon::start(rig, &setup)?;
+        let watch = ["dpif-netdev/pmd-perf-log-set", "on", "-us", "50000", "-b", "3", "-a", "2"];
+        says(&daemon.appctl_refused(&watch)?, &["set perf-metrics = true in [pmd]"])?;
+        says(
+            &daemon.appctl_refused(&["dpif-netdev/pmd-perf-show", "-it", "1"])?,
+            &["perf-metrics"],
+        )?;
+        check!(
+            !daemon.appctl(&["dpif-netdev/pmd-perf-show"])?.contains("Histograms"),
+            "unmeasured"
+        );
+        // It does not sleep: what passes in its sleep is no pass.
+        let metrics = "cpu-mask = \"0x1\"\nperf-metrics = true";
+        daemon.rewrite(&setup.clone().pmd(metrics).toml())?;
+        daemon.ctl(&["config", "reload"])?;
+        daemon.appctl(&watch)?;
+        rig.wait_forwarding(Duration::from_secs(5))?;
+        // As a machine that is short of processors would: it stands still for a while.
+        daemon.proc().signal(Signal::SIGSTOP)?;
+        std::thread::sleep(Duration::from_millis(200));
+        daemon.proc().signal(Signal::SIGCONT)?;
+        let log = wait_until("a suspicious pass in the log", Duration::from_secs(10), || {
+            let log = daemon.proc().stdout() + &daemon.proc().stderr();
+            Ok(log.contains("suspicious above 50000 us").then_some(log))
+        })?;
+        let told = log.lines().filter(|line| line.contains("pmd-c00: pass ")).count();
+        check!(told >= 6, "{told} passes told of instead of 6: {log}");
+        let shown = daemon.appctl(&["dpif-netdev/pmd-perf-show", "-it", "9"])?;
+        says(&shown, &["Histograms", "   iter "])?;
+        daemon.appctl(&["dpif-netdev/pmd-stats-clear"])?;
+        let total = daemon.ctl(&["call", "dpif-netdev/pmd-perf-show"])?;
+        let longest = total["metrics"][0]["total"]["ns"].as_u64();
+        check!(longest.is_some_and(|ns| ns < 10_000_000_000), "not cleared: {total}");
+        daemon.stop()
     })
 }
 

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::fs;
 use std::time::Duration;
 
+use serde_json::Value;
 use xvs_tests::{
     Error, Result, check,
     daemon::{Daemon, Setup},
@@ -38,10 +39,25 @@ fn flows() -> String {
     text
 }
 
+/// How many passes took more than so many nanoseconds, by the histogram.
+fn passes_above(perf: &Value, ns: u64) -> Result<u64> {
+    let histogram = &perf["metrics"][0]["histograms"][0];
+    check!(histogram["quantity"] == "cycles/it", "{histogram}");
+    let numbers = |name: &str| {
+        let list = histogram[name].as_array();
+        list.into_iter().flatten().filter_map(Value::as_u64).collect::<Vec<_>>()
+    };
+    let (up_to, counts) = (numbers("up_to"), numbers("counts"));
+    let long = counts.iter().skip(1 + up_to.iter().filter(|&&limit| limit <= ns).count());
+    Ok(long.sum())
+}
+
 /// None of the packets that pass meanwhile is lost, and little memory is taken for it.
 pub(crate) fn showing_200_000_flows_disturbs_no_packet() -> Result<()> {
     on(Rig::pair, |rig| {
-        let toml = Setup::new(rig).toml() + "[datapath]\nflow-limit = 210000\n";
+        let setup = Setup::new(rig);
+        let metrics = format!("{}\nperf-metrics = true", setup.pmd);
+        let toml = setup.pmd(&metrics).toml() + "[datapath]\nflow-limit = 210000\n";
         let mut daemon = Daemon::launch(rig, "xvswitchd", &toml, &[])?;
         daemon.wait_bound(2, Duration::from_secs(15))?;
         rig.wait_forwarding(Duration::from_secs(5))?;
@@ -50,12 +66,18 @@ pub(crate) fn showing_200_000_flows_disturbs_no_packet() -> Result<()> {
         daemon.appctl(&["dpctl/add-flows", &file])?;
         let pid = daemon.proc().pid();
         let before = memory_kib(pid, "VmRSS")?;
+        daemon.appctl(&["dpif-netdev/pmd-stats-clear"])?;
         // From here on the peak counts.
         fs::write(format!("/proc/{pid}/clear_refs"), "5").map_err(Error::io("reset the peak"))?;
         let text = daemon.appctl(&["dpctl/dump-flows", "-m"])?;
         let n = text.lines().filter(|line| line.contains("udp(dst=53)")).count();
         check!(n == N_FLOWS, "{n} of {N_FLOWS} flows in {} bytes", text.len());
         let json = daemon.ctl(&["flow", "dump"])?;
+        // Two dumps are some 800 slices, each between two passes: if they took a millisecond, there would be as many
+        // such passes. The machine itself may hold the thread up now and then.
+        let perf = daemon.ctl(&["call", "dpif-netdev/pmd-perf-show"])?;
+        let long = passes_above(&perf, 1_000_000)?;
+        check!(long < 80, "{long} passes took more than a millisecond: {perf}");
         let shown = json["pmds"][0]["flows"].as_array().map_or(0, Vec::len);
         check!(shown >= N_FLOWS, "{shown} of {N_FLOWS} flows as JSON");
         let peak = memory_kib(pid, "VmHWM")?.saturating_sub(before);

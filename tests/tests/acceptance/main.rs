@@ -70,6 +70,7 @@ fn all() -> Vec<runner::Test> {
         configuration::no_packet_passes_before_the_rules,
         configuration::a_reload_that_fails_late_changes_nothing,
         control::ovs_appctl_drives_it,
+        control::a_pass_that_takes_long_is_told_of,
         control::a_file_of_flows_is_added_whole_or_not_at_all,
         control::xvsctl_shows_everything_in_text_and_json,
         dumps::showing_200_000_flows_disturbs_no_packet,

@@ -1,5 +1,7 @@
 //! What arguments of several commands have in common.
 
+use core::fmt;
+use core::ops::RangeInclusive;
 use core::str::FromStr;
 use std::collections::BTreeSet;
 
@@ -66,6 +68,21 @@ impl<'a> Args<'a> {
     /// The value of an option, last given wins.
     pub(super) fn value(&self, option: &str) -> Option<&'a str> {
         self.options.iter().rev().find(|(name, _)| *name == option)?.1
+    }
+
+    /// The number that an option has, within bounds; `preset` without it.
+    pub(super) fn bounded<T: FromStr + PartialOrd + fmt::Display>(
+        &self,
+        option: &'static str,
+        preset: T,
+        bounds: RangeInclusive<T>,
+    ) -> Result<T, CtlError> {
+        let Some(text) = self.value(option) else { return Ok(preset) };
+        let want = format!("{} to {}", bounds.start(), bounds.end());
+        match number(option, text, &want)? {
+            value if bounds.contains(&value) => Ok(value),
+            _ => Err(CtlError::BadArgument { what: option, text: text.to_owned(), want }),
+        }
     }
 
     /// Removes the first of the rest, which must be the datapath's name.

@@ -1,5 +1,7 @@
 //! Commands of the PMD threads, named as those of Open vSwitch's userspace datapath.
 
+mod histograms;
+mod pmd_perf_log_set;
 mod pmd_perf_show;
 mod pmd_rxq_rebalance;
 mod pmd_rxq_show;
@@ -12,6 +14,7 @@ use crate::ctl::commands::args::{self, Args};
 use crate::ctl::{CtlError, PmdStats};
 
 pub(super) const ALL: &[&Command] = &[
+    &pmd_perf_log_set::COMMAND,
     &pmd_perf_show::COMMAND,
     &pmd_rxq_rebalance::COMMAND,
     &pmd_rxq_show::COMMAND,
@@ -24,9 +27,17 @@ pub(super) const ALL: &[&Command] = &[
 fn chosen(context: &mut Context<'_>, args: &Args<'_>) -> Result<Vec<PmdStats>, CtlError> {
     args.rest.iter().try_for_each(|name| args::datapath(name))?;
     let core = args::core(args.value("-pmd"))?;
-    let mut pmds = context.control.pmd_stats()?;
-    pmds.retain(|pmd| core.is_none_or(|core| core == pmd.core));
-    Ok(pmds)
+    only(context.control.pmd_stats()?, core, |pmd| pmd.core)
+}
+
+/// What is told of the thread on a core, or of all.
+fn only<T>(mut all: Vec<T>, core: Option<u32>, of: impl Fn(&T) -> u32) -> Result<Vec<T>, CtlError> {
+    let Some(core) = core else { return Ok(all) };
+    if all.iter().all(|pmd| of(pmd) != core) {
+        return Err(CtlError::NoThread { core, cores: all.iter().map(of).collect() });
+    }
+    all.retain(|pmd| of(pmd) == core);
+    Ok(all)
 }
 
 /// `part / whole`, 0 without a whole.

@@ -5,6 +5,8 @@ mod flows;
 
 use crate::ctl::testing::{MemorySwitch, json, switch, text};
 use crate::ctl::{FdbEntry, Level};
+use crate::pmd::{Iteration, Perf, Suspicion};
+use xvs_datapath::Nanos;
 
 /// The text of a command that must be done.
 fn done(switch: &mut MemorySwitch, words: &[&str]) -> String {
@@ -90,7 +92,10 @@ fn pmd_statistics() {
   avg processing cycles per packet: 5000000.00 (500000000/100)
 ";
     assert_eq!(done(&mut switch, &["dpif-netdev/pmd-stats-show"]), stats);
-    assert_eq!(done(&mut switch, &["dpif-netdev/pmd-stats-show", "-pmd", "1"]), "");
+    for command in ["pmd-stats-show", "pmd-perf-show", "pmd-rxq-show", "pmd-stats-clear"] {
+        let why = refused(&mut switch, &[&format!("dpif-netdev/{command}"), "-pmd", "1"]);
+        assert_eq!(why, "no PMD thread on core 1 (there are: 0)");
+    }
     let rxqs = "Displaying last 60 seconds pmd usage %
 pmd thread numa_id 0 core_id 0:
   isolated : false
@@ -121,8 +126,72 @@ pmd thread numa_id 0 core_id 0:
     assert_eq!(done(&mut switch, &["xvs/pmd-stats"]), table);
     assert_eq!(json(&mut switch, &["xvs/pmd-stats"]).unwrap()[0]["emc_hits"], 60);
     done(&mut switch, &["dpif-netdev/pmd-stats-clear"]);
-    done(&mut switch, &["dpif-netdev/pmd-stats-clear", "-pmd", "3"]);
-    assert_eq!(switch.cleared, [None, Some(3)]);
+    done(&mut switch, &["dpif-netdev/pmd-stats-clear", "-pmd", "0"]);
+    assert_eq!(switch.cleared, [None, Some(0)]);
+}
+
+#[test]
+fn pmd_metrics() {
+    let mut switch = switch();
+    const SHOW: &str = "dpif-netdev/pmd-perf-show";
+    assert!(!done(&mut switch, &[SHOW]).contains("Histograms"));
+    assert_eq!(json(&mut switch, &[SHOW]).unwrap()["metrics"], serde_json::Value::Null);
+    let why = refused(&mut switch, &[SHOW, "-it", "3"]);
+    assert!(why.contains("set perf-metrics = true in [pmd]"), "{why}");
+    let mut perf = Perf::default();
+    for n in 0..20 {
+        let (ns, packets, batches, upcalls) = (900 + n, 64 * (n % 2), 2 * (n % 2), n % 2);
+        perf.record(Iteration { number: 0, ns, packets, batches, upcalls }, Nanos(n * 500_000));
+    }
+    switch.perf = Some(perf);
+    let shown = done(&mut switch, &[SHOW, "-it", "2", "-ms", "1"]);
+    for line in [
+        "   cycles/it               packets/it              cycles/pkt              pkts/batch              upcalls/it           ",
+        "   25000000  0             1000      0             100000    0             256       0             1000      0          ",
+        "   909                     32.00000                14                      32.00000                0.50000              ",
+        "   iter                cycles       packets      cycles/pkt   pkts/batch   upcalls   ",
+        "   19                  919          64           14           32           1         ",
+        "   18                  918          0            0            0            0         ",
+        "   ms             iterations   cycles/it    Kpps         cycles/pkt   pkts/batch   upcalls   ",
+        "   9              2            918          64           14           32           1         ",
+    ] {
+        assert!(shown.lines().any(|shown| shown == line), "no {line:?} in {shown}");
+    }
+    assert!(!done(&mut switch, &[SHOW, "-nh"]).contains("Histograms"));
+    let shown = json(&mut switch, &[SHOW, "-it", "1"]).unwrap();
+    let metrics = &shown["metrics"][0];
+    assert_eq!((&metrics["core"], &metrics["iterations"][0]["number"]), (&0.into(), &19.into()));
+    assert_eq!(metrics["histograms"][1]["quantity"], "packets/it");
+    assert_eq!(metrics["histograms"][1]["counts"][0], 10);
+    for (words, why) in [
+        (["-it", "1001"], "bad -it \"1001\" (want 0 to 1000)"),
+        (["-ms", "x"], "bad -ms \"x\" (want 0 to 1000)"),
+        (["-ms", "-1"], "bad -ms \"-1\" (want 0 to 1000)"),
+    ] {
+        assert_eq!(refused(&mut switch, &[SHOW, words[0], words[1]]), why);
+    }
+}
+
+#[test]
+fn suspicious_passes() {
+    let mut switch = switch();
+    const SET: &str = "dpif-netdev/pmd-perf-log-set";
+    done(&mut switch, &[SET, "on"]);
+    let preset = Suspicion { over_ns: 1_000_000, before: 5, after: 5, extend: false };
+    assert_eq!(switch.suspicion, Some(preset));
+    done(&mut switch, &[SET, "on", "-b", "0", "-a", "400", "-e", "-us", "20"]);
+    let other = Suspicion { over_ns: 20_000, before: 0, after: 400, extend: true };
+    assert_eq!(switch.suspicion, Some(other));
+    for (words, why) in [
+        (vec![SET, "maybe"], "bad switch \"maybe\" (want on or off)"),
+        (vec![SET, "on", "-us", "0"], "bad -us \"0\" (want 1 to 1000000)"),
+        (vec![SET, "on", "-a", "401"], "bad -a \"401\" (want 0 to 400)"),
+        (vec![SET, "on", "-q", "3"], "Unrecognized option -q"),
+    ] {
+        assert_eq!(refused(&mut switch, &words), why);
+    }
+    done(&mut switch, &[SET, "off"]);
+    assert_eq!(switch.suspicion, None);
 }
 
 #[test]

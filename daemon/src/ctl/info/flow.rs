@@ -3,6 +3,8 @@
 use serde::Serialize;
 use xvs_datapath::{Action, Match};
 
+use crate::pmd::PerfView;
+
 /// A receive queue that another thread polls now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RxqMove {
@@ -130,6 +132,19 @@ pub struct PmdStats {
     /// Nanoseconds that the last round of checks over all flows took.
     pub round_ns: u64,
 }
+
+/// What a PMD thread measured of its passes.
+#[derive(Clone, Debug, Serialize)]
+pub struct PmdPerf {
+    /// Its core.
+    pub core: u32,
+    /// Since it began, or since the statistics were cleared.
+    #[serde(flatten)]
+    pub perf: PerfView,
+}
+
+/// The most passes that are told of before and after a suspicious one.
+pub const MAX_AROUND: usize = 400;
 
 /// The receive queues of one PMD thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

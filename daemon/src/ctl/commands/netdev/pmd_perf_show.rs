@@ -5,27 +5,56 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
-use crate::ctl::PmdStats;
 use crate::ctl::command::{Command, Context, Outcome};
-use crate::ctl::commands::args::Args;
+use crate::ctl::commands::args::{self, Args};
 use crate::ctl::reply::Text;
+use crate::ctl::{CtlError, PmdPerf, PmdStats};
 
-use super::{chosen, passes, percent, ratio};
+use super::{chosen, histograms, passes, percent, ratio};
+use crate::pmd::HISTORY;
 
 pub(super) const COMMAND: Command = Command {
     name: "dpif-netdev/pmd-perf-show",
-    usage: "[-nh] [-pmd core] [dp]",
-    about: "Show how busy each PMD thread is; a cycle is a nanosecond. There are no histograms.",
+    usage: "[-nh] [-it iterations] [-ms milliseconds] [-pmd core] [dp]",
+    about: "Show how busy each PMD thread is; a cycle is a nanosecond. With perf-metrics also histograms (unless \
+            -nh), and the last passes and milliseconds (1000 at most).",
     min_args: 0,
-    max_args: 4,
+    max_args: 8,
     run,
 };
 
 #[derive(Serialize)]
 struct Perf {
     pmds: Vec<PmdStats>,
+    /// What is measured with perf-metrics, in the order of `pmds`; null without.
+    metrics: Option<Vec<PmdPerf>>,
+    #[serde(skip)]
+    shown: Shown,
     /// Milliseconds since 1970.
     time_ms: u128,
+}
+
+/// Which metrics are shown.
+#[derive(Clone, Copy)]
+struct Shown {
+    histograms: bool,
+    iterations: usize,
+    milliseconds: usize,
+}
+
+impl Shown {
+    fn text(self, metrics: &PmdPerf, out: &mut dyn fmt::Write) -> fmt::Result {
+        if self.histograms {
+            histograms::histograms(&metrics.perf, out)?;
+        }
+        if self.iterations > 0 {
+            histograms::iterations(&metrics.perf, out)?;
+        }
+        if self.milliseconds > 0 {
+            histograms::milliseconds(&metrics.perf, out)?;
+        }
+        Ok(())
+    }
 }
 
 impl Text for Perf {
@@ -39,7 +68,11 @@ impl Text for Perf {
             writeln!(out, "pmd thread numa_id {} core_id {}:\n", pmd.numa, pmd.core)?;
             iterations(pmd, out)?;
             packets(pmd, out)?;
-            writeln!(out)?;
+            let metrics = self.metrics.iter().flatten().find(|metrics| metrics.core == pmd.core);
+            match metrics {
+                Some(metrics) => self.shown.text(metrics, out)?,
+                None => writeln!(out)?,
+            }
         }
         Ok(())
     }
@@ -95,7 +128,17 @@ fn packets(pmd: &PmdStats, out: &mut dyn fmt::Write) -> fmt::Result {
 }
 
 fn run(context: &mut Context<'_>, args: &[String]) -> Outcome {
-    let args = Args::parse(args, &["-nh"], &["-pmd"])?;
+    let args = Args::parse(args, &["-nh"], &["-pmd", "-it", "-ms"])?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Ok(Box::new(Perf { pmds: chosen(context, &args)?, time_ms: now.as_millis() }))
+    let last = |option| args.bounded(option, 0, 0..=HISTORY);
+    let (iterations, milliseconds) = (last("-it")?, last("-ms")?);
+    let shown = Shown { histograms: !args.has("-nh"), iterations, milliseconds };
+    let pmds = chosen(context, &args)?;
+    let core = args::core(args.value("-pmd"))?;
+    let metrics = context.control.pmd_perf(core, iterations, milliseconds)?;
+    if metrics.is_none() && iterations + milliseconds > 0 {
+        let remedy = "passes are not remembered: set perf-metrics = true in [pmd] and reload";
+        return Err(CtlError::Refused(remedy.to_owned()));
+    }
+    Ok(Box::new(Perf { pmds, metrics, shown, time_ms: now.as_millis() }))
 }

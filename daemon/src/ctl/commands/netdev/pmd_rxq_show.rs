@@ -58,7 +58,6 @@ fn run(context: &mut Context<'_>, args: &[String]) -> Outcome {
     let want = "a number of seconds, 5 to 60";
     let secs = args.value("-secs").map(|text| args::number("-secs", text, want)).transpose()?;
     let seconds = secs.unwrap_or(SECS.1).clamp(SECS.0, SECS.1).next_multiple_of(5);
-    let mut pmds = context.control.pmd_rxqs(seconds)?;
-    pmds.retain(|pmd| core.is_none_or(|core| core == pmd.core));
+    let pmds = super::only(context.control.pmd_rxqs(seconds)?, core, |pmd| pmd.core)?;
     Ok(Box::new(Rxqs { seconds, pmds }))
 }

@@ -16,6 +16,8 @@ pub(super) const COMMAND: Command = Command {
 fn run(context: &mut Context<'_>, args: &[String]) -> Outcome {
     let args = Args::parse(args, &[], &["-pmd"])?;
     args.rest.iter().try_for_each(|name| args::datapath(name))?;
-    context.control.clear_pmd_stats(args::core(args.value("-pmd"))?)?;
+    let core = args::core(args.value("-pmd"))?;
+    super::only(context.control.pmd_stats()?, core, |pmd| pmd.core)?;
+    context.control.clear_pmd_stats(core)?;
     Ok(Box::new(Done {}))
 }

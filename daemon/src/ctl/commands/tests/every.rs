@@ -24,6 +24,7 @@ fn every_command_has_both_forms() {
         ("dpctl/del-if", vec!["xvs-netdev", "v8"]),
         ("dpctl/get-flow", vec!["ufid"]),
         ("dpctl/mod-flow", vec![FLOW, "2"]),
+        ("dpif-netdev/pmd-perf-log-set", vec!["on"]),
         ("fdb/add", vec!["br0", "v1", "0", mac]),
         ("fdb/del", vec!["br0", "0", mac]),
         ("ofproto/trace", vec!["in_port(1)"]),
