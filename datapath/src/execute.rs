@@ -64,9 +64,11 @@ impl Passage {
 
     /// Rewrites what is noted of a packet and lies in none of its headers; false for other fields.
     fn set(&mut self, field: &Field, value: u128, mask: u128) -> bool {
-        let noted = match field.name {
-            "skb_mark" => &mut self.mark,
-            "skb_priority" => &mut self.priority,
+        const MARK: (usize, u32) = (Field::SKB_MARK.word, Field::SKB_MARK.shift);
+        const PRIORITY: (usize, u32) = (Field::SKB_PRIORITY.word, Field::SKB_PRIORITY.shift);
+        let noted = match (field.word, field.shift) {
+            MARK => &mut self.mark,
+            PRIORITY => &mut self.priority,
             _ => return false,
         };
         let bits = |bits: u128| u32::try_from(bits).unwrap_or(0);
