@@ -96,7 +96,9 @@ pub(crate) fn a_trace_is_the_flow_that_the_packet_installs() -> Result<()> {
         for bytes in &frames {
             let trace = daemon.ctl(&["trace", "--in-port", "v1", "--hex", &hex(bytes)])?;
             check!(trace.pointer("/bridge") == Some(&"br0".into()), "{trace}");
-            traced.insert(text(&trace, "/ufid"), text(&trace, "/actions"));
+            let actions = text(&trace, "/actions");
+            let before = traced.insert(text(&trace, "/ufid"), actions.clone());
+            check!(before.is_none_or(|before| before == actions), "one flow, two traces: {trace}");
         }
         let known = flows(&daemon)?;
         check!(!traced.keys().any(|ufid| known.contains_key(ufid)), "a trace installed a flow");
