@@ -20,10 +20,10 @@ pub use command::{Command, Context, Outcome, execute, sorted};
 pub use coverage::{Coverage, Event};
 pub use error::CtlError;
 pub use info::{
-    BridgeInfo, ConfigView, ControllerInfo, Decisions, Drops, FdbEntry, FdbStats, Feature,
-    FlowInfo, FrameLedger, Kicks, Ledger, Level, LogLevel, MAX_AROUND, NoLevel, PacketLedger,
-    PmdPerf, PmdProbe, PmdProgress, PmdRxqs, PmdStats, PortInfo, PortState, QueueInfo, RuleInfo,
-    RxqInfo, RxqMove, Setting, Status, Traffic, Upcall, XskCounters,
+    BridgeInfo, ConfigView, ControllerInfo, Drops, FdbEntry, FdbStats, Feature, FlowInfo,
+    FrameLedger, Kicks, Ledger, Level, LogLevel, MAX_AROUND, NoLevel, PacketLedger, PmdPerf,
+    PmdProbe, PmdProgress, PmdRxqs, PmdStats, PortInfo, PortState, QueueInfo, RuleInfo, RxqInfo,
+    RxqMove, Setting, Status, Traffic, Upcall, XskCounters,
 };
 pub use protocol::{
     BadRequest, Format, Problem, REQUEST_SIZE, Request, RequestReader, encode, encode_error,

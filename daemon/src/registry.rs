@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::ctl::{
-    Control, CtlError, Decisions, Drops, FdbStats, Ledger, PmdStats, PortInfo, QueueInfo,
-};
+use xvs_datapath::SwitchCounters;
+
+use crate::ctl::{Control, CtlError, Drops, FdbStats, Ledger, PmdStats, PortInfo, QueueInfo};
 
 /// Whether a value only grows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -112,7 +112,7 @@ metrics! {
         Counter "fdb_moved" "entries" |f| f.moved, "Addresses that moved to another port.";
     }
     /// Of all bridges: what they decided.
-    DECISIONS: Decisions {
+    DECISIONS: SwitchCounters {
         Counter "bridge_misses" "packets" |d| d.misses, "Packets that no flow matched and the bridges decided on.";
         Counter "bridge_checks" "flows" |d| d.checks, "Cached flows that were checked against the rules.";
         Counter "bridge_no_bridge" "decisions" |d| d.no_bridge, "Decisions to drop because the port is in no bridge.";
@@ -263,7 +263,17 @@ mod tests {
         // core, numa, duration_ms name and describe the thread; max_entries is a setting.
         assert_eq!(count(&PmdStats::default()) - 3, PMD.len());
         assert_eq!(count(&FdbStats::default()) - 1, FDB.len());
-        assert_eq!(count(&Decisions::default()), DECISIONS.len());
+        // Not to be serialized: named here, each with a value of its own.
+        let decisions = SwitchCounters {
+            misses: 1,
+            checks: 2,
+            no_bridge: 3,
+            too_deep: 4,
+            too_many_lookups: 5,
+            too_many_actions: 6,
+        };
+        let read: Vec<_> = DECISIONS.iter().map(|metric| (metric.get)(&decisions)).collect();
+        assert_eq!(read, [1, 2, 3, 4, 5, 6]);
         // The queue's number names it.
         let queue = QueueInfo::default();
         assert_eq!(count(&queue) - 1 + count(&queue.kernel), QUEUE.len());

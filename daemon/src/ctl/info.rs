@@ -10,7 +10,7 @@ use core::fmt;
 
 use serde::Serializer;
 
-pub use bridge::{Decisions, FdbEntry, FdbStats, RuleInfo};
+pub use bridge::{FdbEntry, FdbStats, RuleInfo};
 pub use daemon::{BridgeInfo, ConfigView, Feature, Level, LogLevel, NoLevel, PmdProgress, Status};
 pub use flow::{
     ControllerInfo, FlowInfo, MAX_AROUND, PmdPerf, PmdProbe, PmdRxqs, PmdStats, RxqInfo, RxqMove,

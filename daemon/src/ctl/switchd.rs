@@ -6,11 +6,13 @@
 
 use std::path::Path;
 
-use xvs_datapath::{Action, FlowKey, MacAddr, Match, MeterConfig, MeterRow, Trace, VlanId};
+use xvs_datapath::{
+    Action, FlowKey, MacAddr, Match, MeterConfig, MeterRow, SwitchCounters, Trace, VlanId,
+};
 
 use super::{
-    ConfigView, CtlError, Decisions, FdbEntry, FdbStats, FlowInfo, Ledger, Level, LogLevel,
-    PmdPerf, PmdProbe, PmdRxqs, PmdStats, PortInfo, RuleInfo, RxqMove, Status, Upcall,
+    ConfigView, CtlError, FdbEntry, FdbStats, FlowInfo, Ledger, Level, LogLevel, PmdPerf, PmdProbe,
+    PmdRxqs, PmdStats, PortInfo, RuleInfo, RxqMove, Status, Upcall,
 };
 use crate::pmd::Suspicion;
 
@@ -57,9 +59,9 @@ pub trait Control {
     /// All ports, by number, also those that are not bound.
     fn ports(&mut self) -> Result<Vec<PortInfo>, CtlError>;
 
-    /// Adds a port; binding goes on afterwards and never blocks the command. Returns the port number.
+    /// Adds ports, all or none; binding goes on afterwards and never blocks the command. Returns their numbers.
     /// A device that is missing is no error: the port waits for it.
-    fn add_port(&mut self, spec: &PortSpec) -> Result<u32, CtlError>;
+    fn add_ports(&mut self, specs: &[PortSpec]) -> Result<Vec<u32>, CtlError>;
 
     /// Changes options of ports that exist; all or none.
     fn set_ports(&mut self, specs: &[PortSpec]) -> Result<(), CtlError>;
@@ -152,7 +154,7 @@ pub trait Control {
     fn trace(&mut self, key: &FlowKey) -> Result<(Trace, Vec<PmdProbe>), CtlError>;
 
     /// What the bridges decided.
-    fn decisions(&mut self) -> Decisions;
+    fn decisions(&mut self) -> SwitchCounters;
 
     /// What each PMD thread did since its statistics were cleared.
     fn pmd_stats(&mut self) -> Result<Vec<PmdStats>, CtlError>;

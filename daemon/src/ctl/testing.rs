@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use xvs_datapath::{
     DropReason, FlowKey, Hit, MacAddr, Match, MeterConfig, MeterRow, Meters, Nanos, PortNo, Probe,
-    Switch, Trace, Ufid, VlanId,
+    Switch, SwitchCounters, Trace, Ufid, VlanId,
 };
 
 use super::*;
@@ -46,7 +46,7 @@ pub(crate) fn switch() -> MemorySwitch {
     for (no, name) in [(PortNo(1), "v1"), (PortNo(2), "v2")] {
         switch.bridge.add_port(no, name, "br0").unwrap();
         let options = vec![("bridge".to_owned(), "br0".to_owned())];
-        switch.add_port(&PortSpec { name: name.to_owned(), options }).unwrap();
+        switch.add_ports(&[PortSpec { name: name.to_owned(), options }]).unwrap();
     }
     let v1 = &mut switch.ports[0];
     (v1.rx, v1.tx) = (Traffic { packets: 10, bytes: 840 }, Traffic { packets: 9, bytes: 756 });
@@ -84,6 +84,35 @@ fn run(
 }
 
 impl MemorySwitch {
+    fn add_port(&mut self, spec: &PortSpec) -> Result<u32, CtlError> {
+        let name = spec.name.clone();
+        if self.ports.iter().any(|port| port.name == name) {
+            return Err(CtlError::Exists { kind: "port", name });
+        }
+        if name.len() > 15 {
+            return Err(CtlError::Refused(format!("port name {name} is too long")));
+        }
+        let port_no = self.ports.iter().map(|port| port.port_no).max().unwrap_or(0) + 1;
+        let option = |key: &str, preset: &str| {
+            let found = spec.options.iter().find(|(name, _)| name == key);
+            found.map_or_else(|| preset.to_owned(), |(_, value)| value.clone())
+        };
+        self.ports.push(PortInfo {
+            port_no,
+            name,
+            bridge: option("bridge", "br0"),
+            kind: "afxdp".to_owned(),
+            state: PortState::Bound,
+            carrier: true,
+            xdp_mode: option("xdp-mode", "best-effort"),
+            xdp_mode_in_use: Some("native".to_owned()),
+            n_rxq: 1,
+            queues: vec![QueueInfo::default()],
+            ..PortInfo::default()
+        });
+        Ok(port_no)
+    }
+
     fn check_bridge(bridge: &str) -> Result<(), CtlError> {
         let name = bridge.to_owned();
         if bridge == "br0" { Ok(()) } else { Err(CtlError::NotFound { kind: "bridge", name }) }
@@ -113,33 +142,13 @@ impl Control for MemorySwitch {
         Ok(self.ports.clone())
     }
 
-    fn add_port(&mut self, spec: &PortSpec) -> Result<u32, CtlError> {
-        let name = spec.name.clone();
-        if self.ports.iter().any(|port| port.name == name) {
-            return Err(CtlError::Exists { kind: "port", name });
+    fn add_ports(&mut self, specs: &[PortSpec]) -> Result<Vec<u32>, CtlError> {
+        let before = self.ports.clone();
+        let numbers: Result<Vec<_>, _> = specs.iter().map(|spec| self.add_port(spec)).collect();
+        if numbers.is_err() {
+            self.ports = before;
         }
-        if name.len() > 15 {
-            return Err(CtlError::Refused(format!("port name {name} is too long")));
-        }
-        let port_no = self.ports.iter().map(|port| port.port_no).max().unwrap_or(0) + 1;
-        let option = |key: &str, preset: &str| {
-            let found = spec.options.iter().find(|(name, _)| name == key);
-            found.map_or_else(|| preset.to_owned(), |(_, value)| value.clone())
-        };
-        self.ports.push(PortInfo {
-            port_no,
-            name,
-            bridge: option("bridge", "br0"),
-            kind: "afxdp".to_owned(),
-            state: PortState::Bound,
-            carrier: true,
-            xdp_mode: option("xdp-mode", "best-effort"),
-            xdp_mode_in_use: Some("native".to_owned()),
-            n_rxq: 1,
-            queues: vec![QueueInfo::default()],
-            ..PortInfo::default()
-        });
-        Ok(port_no)
+        numbers
     }
 
     fn set_ports(&mut self, specs: &[PortSpec]) -> Result<(), CtlError> {
@@ -326,8 +335,8 @@ impl Control for MemorySwitch {
         Ok((self.bridge.trace(key, Nanos(0)), vec![PmdProbe { core: 0, probe }]))
     }
 
-    fn decisions(&mut self) -> Decisions {
-        Decisions { misses: 3, ..Decisions::default() }
+    fn decisions(&mut self) -> SwitchCounters {
+        self.bridge.counters()
     }
 
     fn pmd_stats(&mut self) -> Result<Vec<PmdStats>, CtlError> {

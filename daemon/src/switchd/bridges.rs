@@ -5,10 +5,10 @@
 
 use slog::warn;
 use xvs_config::{Bridge as Settings, Topology};
-use xvs_datapath::{BridgeError, FdbConfig, Nanos, Switch, SwitchCounters};
+use xvs_datapath::{BridgeError, FdbConfig, Nanos, Switch};
 
 use super::{Error, Switchd};
-use crate::ctl::{CtlError, Decisions, RuleInfo, RuleMatch};
+use crate::ctl::{CtlError, RuleInfo, RuleMatch};
 
 fn fdb_config(bridge: &Settings) -> FdbConfig {
     FdbConfig {
@@ -52,19 +52,6 @@ fn refused(bridge: &Settings, error: BridgeError) -> Error {
 const LOOP_OVER: Nanos = Nanos::from_secs(60);
 
 impl Switchd {
-    /// What the bridges decided so far.
-    pub(super) fn bridge_decisions(&self) -> Decisions {
-        let SwitchCounters {
-            misses,
-            checks,
-            no_bridge,
-            too_deep,
-            too_many_lookups,
-            too_many_actions,
-        } = self.switch.counters();
-        Decisions { misses, checks, no_bridge, too_deep, too_many_lookups, too_many_actions }
-    }
-
     /// Says once of a bridge that its rules led packets to a bound.
     pub(super) fn warn_of_loops(&mut self, now: Nanos) {
         for (bridge, n) in self.switch.limited() {

@@ -4,14 +4,16 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use xvs_config::{PortSpec as ConfigPortSpec, Topology};
-use xvs_datapath::{FlowKey, MacAddr, Match, MeterConfig, MeterRow, Trace, Ufid, VlanId};
+use xvs_datapath::{
+    FlowKey, MacAddr, Match, MeterConfig, MeterRow, SwitchCounters, Trace, Ufid, VlanId,
+};
 
 use super::meters::refused;
 use super::{Error, Switchd};
 use crate::ctl::{
-    ConfigView, Control, CtlError, Decisions, FdbEntry, FdbStats, FlowInfo, FlowSpec, Ledger,
-    Level, LogLevel, PmdPerf, PmdProbe, PmdRxqs, PmdStats, PortInfo, PortSpec, RuleInfo, RuleMatch,
-    RxqMove, Status, Upcall, VisitFlow,
+    ConfigView, Control, CtlError, FdbEntry, FdbStats, FlowInfo, FlowSpec, Ledger, Level, LogLevel,
+    PmdPerf, PmdProbe, PmdRxqs, PmdStats, PortInfo, PortSpec, RuleInfo, RuleMatch, RxqMove, Status,
+    Upcall, VisitFlow,
 };
 use crate::pmd::Suspicion;
 
@@ -46,24 +48,25 @@ impl Control for Switchd {
         Ok(self.port_infos())
     }
 
-    fn add_port(&mut self, spec: &PortSpec) -> Result<u32, CtlError> {
-        let mut wanted = ConfigPortSpec::new(&spec.name);
-        for (key, value) in &spec.options {
-            wanted = wanted.set(key, value);
-        }
-        if let [only] = self.running.bridges.as_slice() {
-            wanted = wanted.bridge_or(only.name.as_str());
-        }
-        let port = wanted.build().map_err(Error::Config)?;
-        if self.running.port(port.name.as_str()).is_some() {
-            return Err(CtlError::Exists { kind: "port", name: spec.name.clone() });
-        }
-        let name = port.name.clone();
+    fn add_ports(&mut self, specs: &[PortSpec]) -> Result<Vec<u32>, CtlError> {
         self.edit(|topology| {
-            topology.ports.push(port);
+            for PortSpec { name, options } in specs {
+                if topology.port(name).is_some() {
+                    return Err(CtlError::Exists { kind: "port", name: name.clone() });
+                }
+                let start = ConfigPortSpec::new(name);
+                let mut wanted =
+                    options.iter().fold(start, |spec, (key, value)| spec.set(key, value));
+                if let [only] = topology.bridges.as_slice() {
+                    wanted = wanted.bridge_or(only.name.as_str());
+                }
+                topology.ports.push(wanted.build().map_err(Error::Config)?);
+            }
             Ok(())
         })?;
-        Ok(self.running.port(name.as_str()).map_or(0, |port| port.number().0))
+        let number =
+            |spec: &PortSpec| self.running.port(&spec.name).map_or(0, |port| port.number().0);
+        Ok(specs.iter().map(number).collect())
     }
 
     fn set_ports(&mut self, specs: &[PortSpec]) -> Result<(), CtlError> {
@@ -230,8 +233,8 @@ impl Control for Switchd {
         Ok((trace, cores.into_iter().zip(probes).map(probe).collect()))
     }
 
-    fn decisions(&mut self) -> Decisions {
-        self.bridge_decisions()
+    fn decisions(&mut self) -> SwitchCounters {
+        self.switch.counters()
     }
 
     fn pmd_stats(&mut self) -> Result<Vec<PmdStats>, CtlError> {

@@ -14,7 +14,9 @@ mod mod_flow;
 mod set_if;
 mod show;
 
+use crate::ctl::CtlError;
 use crate::ctl::command::Command;
+use crate::ctl::commands::args;
 
 pub(super) const ALL: &[&Command] = &[
     &add_flow::COMMAND,
@@ -30,3 +32,14 @@ pub(super) const ALL: &[&Command] = &[
     &set_if::COMMAND,
     &show::COMMAND,
 ];
+
+/// The ports that follow the datapath's name, each read by `read`.
+fn ports<T>(
+    command: &Command,
+    args: &[String],
+    read: impl Fn(&str) -> Result<T, CtlError>,
+) -> Result<Vec<T>, CtlError> {
+    let (datapath, ports) = command.first(args)?;
+    args::datapath(datapath)?;
+    ports.iter().map(|port| read(port)).collect()
+}

@@ -47,23 +47,6 @@ pub struct FdbEntry {
     pub age: Option<u64>,
 }
 
-/// What the bridges decided.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Decisions {
-    /// Decisions on packets that no flow matched.
-    pub misses: u64,
-    /// Cached flows that were checked.
-    pub checks: u64,
-    /// Decisions to drop because the port is in no bridge.
-    pub no_bridge: u64,
-    /// Decisions to drop because tables led to tables too deep: most likely a loop of rules.
-    pub too_deep: u64,
-    /// Decisions to drop because of too many lookups.
-    pub too_many_lookups: u64,
-    /// Decisions to drop because of too many actions or tags.
-    pub too_many_actions: u64,
-}
-
 /// Counters of a MAC table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FdbStats {

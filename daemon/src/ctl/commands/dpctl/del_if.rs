@@ -14,8 +14,7 @@ pub(super) const COMMAND: Command = Command {
 };
 
 fn run(context: &mut Context<'_>, args: &[String]) -> Outcome {
-    let (datapath, ports) = COMMAND.first(args)?;
-    args::datapath(datapath)?;
-    args::del_ports(context, ports)?;
+    let ports = super::ports(&COMMAND, args, |port| Ok(port.to_owned()))?;
+    args::del_ports(context, &ports)?;
     Ok(Box::new(Done {}))
 }

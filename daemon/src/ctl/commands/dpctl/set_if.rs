@@ -14,9 +14,6 @@ pub(super) const COMMAND: Command = Command {
 };
 
 fn run(context: &mut Context<'_>, args: &[String]) -> Outcome {
-    let (datapath, ports) = COMMAND.first(args)?;
-    args::datapath(datapath)?;
-    let specs: Vec<_> = ports.iter().map(|port| args::port_spec(port)).collect::<Result<_, _>>()?;
-    context.control.set_ports(&specs)?;
+    context.control.set_ports(&super::ports(&COMMAND, args, args::port_spec)?)?;
     Ok(Box::new(Done {}))
 }

@@ -34,6 +34,7 @@ fn run(context: &mut Context<'_>, args: &[String]) -> Outcome {
     let (name, options) = COMMAND.first(args)?;
     let options = options.iter().map(|text| args::port_option(text)).collect::<Result<_, _>>()?;
     let name = name.clone();
-    let port_no = context.control.add_port(&PortSpec { name: name.clone(), options })?;
+    let added = context.control.add_ports(&[PortSpec { name: name.clone(), options }])?;
+    let port_no = added.first().copied().unwrap_or(0);
     Ok(Box::new(Added { port_no, name }))
 }
